@@ -285,8 +285,9 @@ def held_out(pool: Pool) -> tuple[str, ...]:
 
 
 def _remark_on_copies_across_splits(pool: Pool, copies: pa.Table) -> list[str]:
-    """A remark on the number of copies in different splits, if the splits hold a level out, since
-    there should be none then. `copies` has a row per pair, with the split of each item."""
+    """A remark on the number of copies in different splits. It is made only if the splits hold a
+    level out, since there should be no such copies then. `copies` has a row per pair, with the
+    split of each item."""
     levels = held_out(pool)
     across = _number(copies, "split", "copy_split")  # of pairs in which the splits differ
     if not levels or not across:

@@ -46,9 +46,9 @@ def copies_of(pool: Pool, votes: Votes, nearest: Nearest) -> pa.Table:
     pairs = _pairs_with_nearest(nearest)
     # (p,): whether both items of a pair have the same class
     same = votes.classes[pairs.first] == votes.classes[pairs.second]
-    # Items of one label are usually nearer than those of two. So pairs of one label are compared
-    # with limits that only such pairs set (the last argument of `_are_copies`), and pairs of two
-    # labels likewise.
+    # Items of one label are usually nearer than those of two. So pairs of one label have their own
+    # limits, and so have pairs of two labels. The last argument of `_are_copies` chooses the pairs
+    # that set the limits.
     is_copy = np.where(same, _are_copies(votes, pairs, same), _are_copies(votes, pairs, ~same))
     elsewhere = pool.split[pairs.first] != pool.split[pairs.second]
     at = np.flatnonzero(is_copy & (~same | elsewhere))

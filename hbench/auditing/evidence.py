@@ -138,8 +138,9 @@ class Evidence:
             self.levels.append(
                 Level(
                     cast=nodes_of_votes,
-                    # (V,): of each node among the items, the votes to expect where nothing else is
-                    # known; `log_likelihood` adds some of these for classes with few items
+                    # (V,): for each of the level's V nodes its share of the items. So many of the
+                    # votes are expected to be for it where nothing else is known;
+                    # `log_likelihood` adds such votes for classes with few items
                     shares=np.bincount(nodes[classes], minlength=number) / len(classes),
                     of_class=VoteCounts(classes, nodes_of_votes, number, weights),
                     of_parent=VoteCounts(parents, nodes_of_votes, number, weights),
@@ -181,8 +182,8 @@ class Evidence:
 
         # The evidence is the logarithm of a ratio of likelihoods. Far and near alternatives have
         # different likelihoods: the ones for far alternatives are smoothed with the parent, which
-        # cannot tell siblings apart. `of_own` is two arrays (m,), `of_other` two arrays (pairs,):
-        # first the likelihoods for far alternatives, then those for near ones.
+        # cannot tell siblings apart. Both kinds, far and near, are computed under the labels,
+        # `of_own` (m,) each, and under the other classes, `of_other` (pairs,) each.
         of_own = self.log_likelihood(items, classes)
         of_other = self.log_likelihood(items[row], other)
         best = []
@@ -214,9 +215,9 @@ class Evidence:
         parents = self.votes.parents
         is_own = self.votes.classes[items] == classes
         in_parent = parents[self.votes.classes[items]] == parents[classes]
-        # So many votes are added for classes with few items. For far alternatives, these are votes
-        # of the parent. Near ones share the parent with the label: its votes would be added to
-        # both, and make siblings look alike, so votes of all items are added.
+        # So many votes are added to those of each class, which matters if it has few items. In
+        # `far` they are shared out like the votes of the parent, in `near` like those of all items:
+        # a near alternative has the label's parent, whose votes would make both look alike.
         weight = PRIOR * self.votes.k
         for level in self.levels:
             cast = level.cast[items]

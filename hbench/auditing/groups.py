@@ -181,8 +181,8 @@ def _share_found_again(votes: Votes, strangeness: Strangeness, lost: list[Suspec
     """The share of items, relabelled on purpose, that are found again in groups.
 
     `lost` has the relabelled items of each class, with the wrong class that they get as their
-    `label`. `strangeness`: how far each item is from its neighbours, beside what is usual in a
-    class: a group must look as if it were at home in the other class.
+    `label`. `strangeness`: how far each item is from its neighbours, compared with what is usual in
+    a class, since only items that look at home in the other class form a group.
     """
     classes = votes.classes.copy()
     for group in lost:

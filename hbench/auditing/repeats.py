@@ -22,14 +22,14 @@ Floats = NDArray[np.float64]
 def votes_of(
     labelled: tuple[Indices, Indices, Indices], nearest: Nearest, k: int
 ) -> tuple[Votes, Floats]:
-    """The votes of the k nearest neighbours of every item that are no copies, and the distances
-    1 − cos to them, (N, k).
+    """The votes of every item's k nearest neighbours, copies excepted, and the distances 1 − cos to
+    them, (N, k).
 
     `labelled` are the paths (C, L) and known levels (C,) of the classes, and the class of every
     item (N,). `nearest` has more than k items, so that others can take the place of copies.
     """
     paths, known, classes = labelled
-    # as if all listed items voted, copies included, to find the copies among them
+    # the votes of all listed items, copies included, by which copies are found
     unlimited = Votes(
         paths=paths,
         known=known,

@@ -37,14 +37,15 @@ class Strangeness(NamedTuple):
         (N, k), and the classes of the items in `votes`."""
         # copies may be at distance 0, which has no logarithm
         logs = np.log(np.maximum(distances, SMALLEST)).mean(axis=1)
-        mean, spread = np.array([logs.mean()]), np.array([logs.std()])  # of all items, (1,)
         of_parents = votes.parents  # (C,): the parent of each class
-        shape = int(of_parents.max()) + 1
+        number = int(of_parents.max()) + 1  # of parents
         # A group of few items borrows some from a larger group, so that its mean is not extreme.
-        # First the parents: each borrows from all items, whose mean is at place 0 of `mean`.
-        above = np.zeros(shape, np.int64)
+        # First the parents: each borrows from all items.
         mean, spread = _means_with_borrowed_items(
-            logs, of_parents[votes.classes], mean[above], spread[above]
+            logs,
+            of_parents[votes.classes],
+            np.full(number, logs.mean()),
+            np.full(number, logs.std()),
         )
         # then the classes: each borrows from its parent
         means, deviations = _means_with_borrowed_items(

@@ -184,8 +184,8 @@ def _at_most_with_groups(at_most: int, groups: Indices, recall: float) -> int | 
     would miss too many.
 
     All items in groups count as wrong. Dividing by the recall adds those that were not found. The
-    last factor adds one more group of average size: mistakes come in whole groups, so a number of
-    few groups varies by this much. `groups` (S,) are the groups of the suspects, 0 without one.
+    last factor adds one more group of average size: since mistakes come in whole groups, there may
+    by chance be a group more or less. `groups` (S,) are the groups of the suspects, 0 without one.
     """
     if not recall >= RECALL:  # true for NaN as well
         return None

@@ -162,7 +162,7 @@ class Leaderboard(BoardHead):
             return row.scores.keys() <= self.foreign_metrics.keys()
 
         words = found.words
-        # any protocol that is not the paper's is a name of the official one
+        # a protocol is the paper's or the official one, which has several names
         same_protocol = (words.protocol == "paper") == (self.protocol == "paper")
         # the row's relevance has its canonical spelling already
         scale = (self.ties, canonical_relevance(self.relevance))
@@ -181,9 +181,9 @@ class Leaderboard(BoardHead):
         """Whether hbench computes a metric, with any case and dashes in its name, at one of the
         leaderboard's levels. The leaderboard's `foreign_metrics` are not considered.
         """
-        # `meant_by` gives hbench's name of a metric that others spell or call in another way. Only
-        # another spelling counts here: "h-ap" is H-AP. Another name does not: "recall" means R@1 to
-        # `meant_by`, but may be a paper's own metric.
+        # `meant_by` suggests hbench's name of a metric. The suggestion counts if it only differs in
+        # spelling: "h-ap" is H-AP. It does not count if it is another name: for "recall" it is R@1,
+        # but "recall" may be a paper's own metric.
         meant = meant_by(metric)
         if meant is not None and _letters(meant) == _letters(metric):
             return True

@@ -35,11 +35,13 @@ def recorded(row: Row, board: Leaderboard) -> Settings:
         return Settings(protocol=board.protocol)
     try:
         return Signature.parse(row.run.signature).settings
-    except ValueError:  # an exponent that is no number
+    except ValueError:  # `settings` found an exponent of the relevance that is not a number
         raise SubmissionError(
             "the row's signature has a relevance that is none", found=row.run.signature
         ) from None
     except UsageError:
+        # `parse` misses the parts of an evaluation, such as its ties, which the signatures of
+        # `hbench detect` do not have
         raise SubmissionError(
             "this row is of object detection: no embedding file gives its scores",
             found=row.run.signature,
@@ -162,7 +164,7 @@ def _run_of(document: Document, source: SubmittedFile, board: Leaderboard) -> di
         "dataset_digest": document.dataset_digest,
         "date": document.date,
     }
-    if document.names is not None:
+    if document.names is not None:  # the queries are names, whose vectors are in a second file
         run["names"] = document.names.content or document.names.sha256
     if document.doubts:
         run["doubt"] = "; ".join(document.doubts)

@@ -206,7 +206,7 @@ def main() -> None:
 
     warnings.showwarning = _say_warning  # type: ignore[assignment]
     try:
-        _refuse_other_bytes(sys.argv[1:])
+        _refuse_other_bytes(sys.argv[1:])  # arguments that are not UTF-8
         # in standalone mode click would print its errors and exit itself
         group(prog_name="hbench", standalone_mode=False)
     except HBenchError as error:

@@ -122,7 +122,8 @@ def add(
     from hbench.boards import runs as leaderboard_runs
 
     details = said.details(dim)
-    # the leaderboard and row of another program's report; None for one of `hbench evaluate`
+    # the leaderboard, and the row that a report of `hbench detect` contains; None for a report of
+    # `hbench evaluate`, from which `_row_of` makes the row
     carried = leaderboard_runs.carried_row(report, name, details)
     if carried is None:
         reported = _row_of(report, name, details)

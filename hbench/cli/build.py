@@ -225,7 +225,8 @@ def command(
     from hbench.datasets.build import build, save_built, writable_folder
 
     if source is None:
-        _refuse_own_options(name)  # they need --from; the name is for the message
+        # raises if the user set one of `OwnOptions`, which need --from; the name is for the message
+        _refuse_own_options(name)
     if source is not None and from_scratch is not None:
         raise UsageError(
             "--from-scratch makes the labels of a known dataset",

@@ -160,7 +160,7 @@ class PromiseOptions:
         if not isinstance(on, Others):
             return named.trust(self.trust, on)
         others = source.named(on.given, data, unit, on.items)
-        refuse_labels(others, on.source)
+        refuse_labels(others, on.source)  # predictions that are the labels themselves prove nothing
         say(f"note: {on.remark}")
         return named.trust(self.trust, others)
 
@@ -264,9 +264,9 @@ def _compare_with_predictions(
 
 def _json_document(named: NamedPictures, trusted: Trusted | None) -> dict[str, Any]:
     """Make the document for --json: the scores, {reader: {what is measured: score}}; the
-    reliability of masses (shares of the probability), {level: bins}; and the answers, if there is a
-    promise. A bin is [lower end, items, mean mass, share right]; bins without items are left
-    out."""
+    reliability of masses (shares of the probability), {level: bins}; and, with --trust, the answers
+    of which a share is promised to be right (`trusted`). A bin is [lower end, items, mean mass,
+    share right]; bins without items are left out."""
     scores = {}
     for reader, of_reader in named.scores.items():
         scores[reader] = {measure: score.model_dump() for measure, score in of_reader.items()}

@@ -82,8 +82,8 @@ def command(
     from hbench.look.report.runs import read_runs, with_embeddings
 
     refuse_folder(out, "report")
-    # Without options for the table, it is read as the report says. So only the name or path is
-    # handed on here: `read_runs` loads the dataset after it has read the report.
+    # Without options for the table, only its name or path is handed on: `read_runs` loads it with
+    # the options that the report states
     data = table.load_if_named(dataset) if table.is_said else dataset
     reported = read_runs(files, dataset=data, test=test, by=by)
     scored: list[EmbeddingFile] = [*embeddings, *pairs_of(query, gallery)]

@@ -128,8 +128,8 @@ def command(
     from hbench.train.recipes import files
     from hbench.train.records.refusals import holds_run, lost_its_weights
 
-    # to the programs that the user typed, which --set and --sweep may also name; a program that
-    # only the recipe's file names needs --trust-code
+    # by typing a program, also in --set and --sweep, the user consents to it; a program that only
+    # the recipe's file names needs --trust-code
     _consent(changes, sweep, trust_code)
     chosen = files.resolve(recipe, changes)
     if only_print:

@@ -415,7 +415,7 @@ def export_command(*, out: Path | None, kind: str | None, names: NamesOptions) -
             suffix.removeprefix("."),
             [name.removeprefix(".") for name in tree_files.WRITERS],
         )
-    # the tree of the names after --policy mended them; numbers of items are not written
+    # the tree of the names as --policy has mended them
     _, mended = names.read()
     tree, _ = mended.table.tree()
     text = tree_files.write(tree, suffix)

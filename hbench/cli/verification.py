@@ -63,7 +63,8 @@ def verify_file(
     data = dataset_of(dataset, board.dataset)
     # a row's `queries` is None if its queries are items
     alike = [row for row in board.rows if (row.setup.queries is not None) == (nodes is not None)]
-    # if the method has no row of this kind, all rows are kept, so that the error names the kind
+    # If the method has no row of this kind, all rows are kept. The error of `rescored` then says
+    # that its queries are items, or names.
     if any(row.method == method for row in alike):
         board = board.model_copy(update={"rows": tuple(alike)})
     # `identity_of`: the checksums of the file and its content. `rescored` scores the file under the

@@ -69,7 +69,8 @@ class Registry(Generic[T]):
             self._load_plugins()
         if name not in self._entries:
             own = f"a {self.kind} of your own is registered by a package: docs/plugins.md"
-            # `otherwise`: the advice if no known name is close
+            # `otherwise`: the advice if no known name is close. Without a `group`, other packages
+            # cannot add entries
             raise UnknownName(
                 self.kind, name, sorted(self._entries), otherwise=own if self.group else None
             )

@@ -114,7 +114,7 @@ def load(
 
 def _by_name(named: str) -> Dataset:
     """Load a built or published dataset by its name ("sop", or "sop@1" with a version) or by its
-    folder. Raises DataError if it is published, but not on this disk."""
+    folder. Raises DataError if it is published, but not on this disk, or if another version is."""
     path = Path(named)
     name, _, version = named.partition("@")
     plain = name == Path(name).name and name not in {"", ".", ".."}  # a name, not a path

@@ -151,7 +151,7 @@ def open_upright(root: Path, item: str, *, background: str = "white") -> Image.I
 
 
 def images_below(folder: Path, *, suffixes: tuple[str, ...] = PICTURES) -> Iterator[str]:
-    """Yield the image files below a folder, as POSIX paths relative to it.
+    """Yield the image files below a folder, as POSIX paths relative to it, in no fixed order.
 
     Hidden files and folders, folders that operating systems leave behind, and broken links are left
     out. A linked folder is followed, unless it leads back to a folder above it.

@@ -69,9 +69,10 @@ def rows_of(
     number = columns or len(header.split(separator))
     first, _, rest = text.partition("\n")
     begin = 2 if header else 1  # the number of the line in which the rows begin, from 1
-    after = text.removeprefix(header)  # the end of the header's line, or the first row
-    # The first row may follow the header in the same line, so that rows begin in line 1. But if a
-    # separator follows the header, the file has further columns, and so another header.
+    after = text.removeprefix(header)
+    # With a `separator`, the first row may follow the header in the same line. So what is left of
+    # that line, usually nothing, is read as line 1. But if a separator follows the header, the file
+    # has further columns, and so another header.
     if separator and text.startswith(header) and not after.startswith(separator):
         rest = after
         begin = 1
@@ -181,13 +182,14 @@ def plain_pickle(
     No code in the pickle is run.
 
     Raises DataError if the file is not a dictionary of plain values with these `keys`, or if the
-    block raises an error, as where a part is missing: `refuse_unless` turns it, and the ValueErrors
-    below, into the DataError. `kind`: what the file should be, for the message; `expected`: what it
-    should hold.
+    block raises an error, as where a part is missing: `refuse_unless` makes a DataError of the
+    block's error, and of the ValueErrors below. `kind`: what the file should be, for the message;
+    `expected`: what it should hold.
     """
     with refuse_unless(path, kind, expected=expected):
         try:
-            # a pickle of Python 2 holds texts and arrays as bytes, which latin1 keeps one by one
+            # a pickle of Python 2 holds texts and arrays as bytes; latin1 makes one character of
+            # each byte, so that none is lost
             value = Restricted(io.BytesIO(path.read_bytes()), encoding="latin1").load()
         except (pickle.UnpicklingError, EOFError, LookupError, OSError) as error:
             raise ValueError(str(error)) from None

@@ -117,14 +117,14 @@ class View:
         """
         of_queries, of_gallery = labels
         # Means are summed in the order of these labels, so that they equal, to the bit, those of an
-        # evaluation under these labels alone. lexsort sorts by its last key first, so the levels
-        # are reversed to make the coarsest one the first criterion.
+        # evaluation under these labels alone. lexsort sorts by its last key first, which is the
+        # coarsest level here.
         asked = ranker.queries  # (Q,): positions in the input, in the order of the ranking
-        coarse_first = of_queries[asked].T[::-1]
+        finest_to_coarsest = of_queries[asked].T[::-1]
         return cls(
             ranker.relabelled(of_queries, of_gallery, ties),
             scorers,
-            canonical=asked[np.lexsort(coarse_first)],
+            canonical=asked[np.lexsort(finest_to_coarsest)],
         )
 
     def nothing(self, queries: int) -> Values:

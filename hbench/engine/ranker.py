@@ -188,8 +188,8 @@ class Ranker:
         """Rank by lists of positives and of left-out items, in place of ranges of the gallery.
 
         Rows of scores are then rearranged: each query's positives are moved behind the gallery.
-        There, those of a code (a level, or under partial labels one of two codes of a level) are a
-        range from `starts` to `ends`. `code_ties` (K,): the keys that order equal scores, one per
+        There, those of level l or finer are the columns from `starts` to `ends`. Under partial
+        labels a level has two codes. `code_ties` (K,): the keys that order equal scores, one per
         code. Sets `listed`, `coded`, `starts`, `ends`, `sizes`, `left_out` and `arrange`.
         """
         self.listed = ListedItems(lists, len(self.columns), is_partial=self.known is not None)
@@ -197,7 +197,7 @@ class Ranker:
         self.code_ties = code_ties
         self.starts, self.ends = self.coded
         # Level l has the codes 2l − 1 and 2l. The range of code 2l − 1, in column 2l − 2, has all
-        # items of the level, so every other column is the range of a level.
+        # items of level l or finer, so every other column is the range of a level.
         if self.known is not None:
             self.starts, self.ends = (np.ascontiguousarray(bounds[:, ::2]) for bounds in self.coded)
         self.sizes = lists.counts.sum(axis=1)  # (Q,): the counts are without left-out items
@@ -220,7 +220,7 @@ class Ranker:
         finest level.
 
         The range of code 2l − 1 holds the items of level ≥ l. That of code 2l holds the items that
-        share level l and may share finer levels, too. An item has the last code whose range
+        share level l and may share finer levels, too. An item's code is the last one whose range
         contains it. Sets `known` (Q,), `coded` and `code_ties`, which `tie_key` makes from the
         highest code. In `starts` and `ends`, ranges of levels at which a query is unknown become
         empty.
@@ -270,7 +270,7 @@ class Ranker:
                 numbers = rows.read(order[start : start + ROWS_AT_ONCE])
                 digest.update((numbers + rows.dtype.type(0)).data)  # −0.0 + 0.0 is 0.0
         listed = () if self.listed is None else self.listed.lists.arrays
-        # starts and ends of codes, which stand for the tree; left-out pairs; listed positives
+        # the columns of each code, which stand for the tree; left-out pairs; listed positives
         for array in (*self.coded, *self.left_out(0, len(self.queries)), *listed):
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
@@ -421,7 +421,7 @@ class Ranker:
         other.starts, other.ends = other.coded = level_ranges(
             queries[self.queries], gallery[other.columns]
         )
-        # `mask` has finished the scores; `arrange` sorts the columns, or, on a card, `order` does
+        # `mask` has finished the scores; `arrange` sorts their columns by `order`, as cards also do
         other.order = order
         other.arrange = lambda scores, _first: np.take(scores, order, axis=1)
         return other

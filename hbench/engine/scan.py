@@ -76,11 +76,11 @@ def _fast_keys(rows: NDArray[np.floating]) -> NDArray[np.uint64]:
     """The fast keys (n,) of rows (n, D): Σ_d word_d · factor_d modulo 2^64. uint64 arithmetic wraps
     around at 2^64 by itself. Equal rows have equal keys, and so −0.0 counts as 0.0.
 
-    A word is the bits of a number, read as an integer. Since products are cut off at 2^64, the
-    upper bits of a word affect only the upper bits of the key. The sign is the top bit of a word:
-    in a word of 32 bits it affects the upper 33 of the key's 64 bits, but in a word of 64 bits only
-    the top one. So a float64 is split into two words of 32 bits. The factors are odd because a
-    product with an odd factor modulo 2^64 loses no bit of the word.
+    A word is the bits of a number, read as an integer. Since products are cut off at 2^64, a bit of
+    a word affects only this bit of the key and higher ones. The sign is the top bit of a word: in a
+    word of 32 bits, bit 31, it affects 33 bits of the key; in a word of 64 bits it would affect one
+    alone. So a float64 is split into two words of 32 bits. The factors are odd because a product
+    with an odd factor modulo 2^64 loses no bit of the word.
     """
     if rows.dtype == np.float64:
         words: Any = (rows + 0.0).view(np.uint32)  # −0.0 + 0.0 is 0.0

@@ -129,7 +129,7 @@ def evaluate(
     return report_on_nodes(
         examined,
         read_nodes(nodes, examined.data.levels),
-        metrics=metrics,
+        metrics=metrics,  # as given; those in `examined` are chosen for items as queries
         memory=memory,
         execute=execute,
         on_test=on_test,

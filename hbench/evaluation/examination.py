@@ -106,8 +106,8 @@ def examine(
     partial = partial_labels_of(data)
     if partial:
         given.refuse_partial(data)  # raises for rankings, and if positives are listed by pair
-    # uint8 vectors may be numbers or packed bits. A similarity tells which if the user chose it, or
-    # if it is the dataset's and compares bits ("hamming")
+    # uint8 vectors may be numbers or packed bits. A similarity that the user chose tells which. So
+    # does the dataset's if it is "hamming", which compares bits. Else doubtful bytes are refused
     if settings.similarity is None and data.protocol.similarity != "hamming":
         given.refuse_bits()
     also = _official_protocol(data, settings, partial=bool(partial)) if also_official else None
@@ -130,9 +130,8 @@ def examine(
 
     remarks = [*partial, *_remarks_on_paths(data), *impossible]
     remarks += [*_remarks_on_data(data, whole, left_out), *map(str, problems)]
-    subject = _subject(
-        given, whole, _refuse_broken_text(method), given.doubts(data) if doubted else ()
-    )
+    named = _refuse_broken_text(method)  # the name itself, if a report can hold it
+    subject = _subject(given, whole, named, given.doubts(data) if doubted else ())
     return Examined(
         submission=given,
         data=data,

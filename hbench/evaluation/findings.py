@@ -86,8 +86,9 @@ def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> 
     found = []
     whole = conditions
     for name, each in measurements.items():
-        # if queries are nodes, the tree ends at their depth, so there are counts for fewer levels.
-        # [:… − 1] since counts have a column for level 0, which has no name
+        # Where queries are nodes of the tree, the queries of a test are nodes of one depth, and the
+        # levels below that depth do not count: `counts` has no columns for them. [:… − 1] since
+        # counts have a column for level 0, which has no name
         conditions = replace(whole, levels=whole.levels[: each.counts.shape[1] - 1])
         asked = len(each.tied)
         tied = int(each.tied.sum())
@@ -98,12 +99,14 @@ def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> 
         left_out = f"{WITHOUT_POSITIVES} and are left out of the means, but for R@k, where they "
         left_out += "count as 0"
         if conditions.words.partial:
-            # `counts` leaves out items whose level is unknown because labels end early. Such an
-            # item can still be known to share a coarser node, and is a positive in the AP of that
-            # level. So only the metrics of all levels leave these queries out
+            # If labels end early, the level of some items is unknown, and `counts` leaves them out.
+            # It may still be known that such an item shares a coarser node with the query: it is
+            # then a positive in the AP of that node's level. So a query without positives in
+            # `counts` is only left out of the metrics of all levels
             left_out = f"{WITHOUT_KNOWN} and are left out of the means of H-AP and others of all "
             left_out += "levels"
-        # {what is true of some queries: the number of these queries}
+        # {what is true of some queries: the number of these queries}. `words.ties` is "pessimistic"
+        # or "optimistic", and the option --ties chooses the other one
         facts = {
             f"{WITH_TIES}, in {conditions.words.ties} order (the other: --ties)": tied,
             left_out: alone,

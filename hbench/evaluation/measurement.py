@@ -48,15 +48,15 @@ class Retrieval:
     names: tuple[Labels, Labels] | None = None
 
     def of_queries(self, some: NDArray[np.int64]) -> Retrieval:
-        """Restrict the test to some of its queries, given by position. The gallery stays the same,
-        but it is stored as a gallery of its own if the queries were the gallery: only `some` of its
-        items are queries then."""
+        """Restrict the test to the queries at the positions `some`. The gallery keeps all items.
+        If the queries were the gallery (`self.gallery` is None), the result has a separate gallery
+        of all these items, since only `some` of them are still queries."""
         # (Q,): each query's row in the gallery. If the queries are the gallery, query q is row q
         rows = np.arange(len(self.ids)) if self.gallery is None else self.self_rows
         names = None
         if self.names is not None:
-            of_queries, of_gallery = self.names
-            names = (of_queries[some], of_gallery)
+            query_labels, gallery_labels = self.names  # (Q, L) and (G, L), by name
+            names = (query_labels[some], gallery_labels)
         return Retrieval(
             queries=self.queries.of(some),
             gallery=self.gallery or self.queries,

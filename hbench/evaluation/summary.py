@@ -51,10 +51,10 @@ def report_of(
     """Make the report of all tests. A score is the mean over the tests of the mean over the queries
     of a test.
 
-    The first rows of a measurement's values are the chosen metrics. Further rows are the metrics
-    under a second protocol, which become `official` in the report. Under partial labels, which have
-    no second protocol, further rows are the lower bounds, then the upper bounds, of the metrics of
-    all levels.
+    The values of a measurement have a row for each chosen metric, and further rows after these: the
+    same metrics under a second protocol, if there is one, which become `official` in the
+    report. Under partial labels, which have no second protocol, the further rows are the lower
+    bounds, then the upper bounds, of the metrics of all levels.
 
     Args:
         measurements: {test: measurement}.
@@ -70,19 +70,20 @@ def report_of(
     # for each test the positions of its queries in the order in which values are summed
     canonical = [measured.canonical for measured in measurements.values()]
     if is_pooled:
-        canonical = [_one_order(canonical)]
+        canonical = [_one_order(canonical)]  # all tests together count as one
     units = units_of(queries, conditions.unit)  # (Q,): the number of each query's unit
-    # intervals of fractions are kept within 0 and 1
-    are_fractions = [factor_of(name) == 100 for name in names]
-    scores = summarise(values, canonical, units, are_fractions=are_fractions)
-    # the scores after those of the chosen metrics. `zip(names, …, strict=False)` below takes as
-    # many scores from the front as there are names
-    others = scores[len(names) :]
-    # under partial labels `others` has the metrics of all levels (graded ones) twice: lower bounds,
-    # with all unknown labels wrong, then upper bounds, with all of them right
+    # under partial labels the further rows have the metrics of all levels (graded ones) twice:
+    # lower bounds, with all unknown labels wrong, then upper bounds, with all of them right
     graded = []
     if conditions.words.partial:
         graded = [str(name) for name in conditions.metrics if is_graded(name)]
+    # intervals of fractions are kept within 0 and 1; further rows are of `graded` twice, or of the
+    # same metrics again
+    are_fractions = [factor_of(name) == 100 for name in [*names, *(2 * graded or names)]]
+    scores = summarise(values, canonical, units, are_fractions=are_fractions)
+    # The scores of the further rows. `zip(names, …, strict=False)` below stops at the last name, so
+    # it takes only the scores that belong to these names, from the front
+    others = scores[len(names) :]
     document = Document(
         hbench_version=__version__,
         dataset=subject.dataset,

@@ -187,7 +187,9 @@ def agreement_of(named: NamedPictures) -> list[tuple[str, int, float]]:
         return []
     manifest = named.manifest
     labels = manifest.labels[manifest.query]
-    said = _main(named)  # (Q, L): the nodes by which the reader `sum` names the items
+    # (Q, L): the nodes by which the reader `sum` names the items. Of the readers (each, sum, down)
+    # it is the one whose names are reported; where all agree, the names are those of any of them.
+    said = _main(named)
     # (Q,): the name of the level down to which the readers agree on an item
     agreed = np.array(named.table["agreed_to"].to_pylist(), dtype=object)
     rows = []

@@ -59,7 +59,8 @@ def build_loss(name: str, **params: Any) -> nn.Module:
         UnknownName: a loss that does not exist.
         ConfigError: a parameter that the loss does not have or cannot use.
     """
-    return loss_entry(name)(name, params)
+    entry = loss_entry(name)
+    return entry(name, params)  # the name is for the loss's repr and for errors
 
 
 @checked

@@ -434,11 +434,11 @@ class _BlockSum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradients of the three arguments of `forward`: those that `forward` has computed,
-        times the gradient of the total, `upstream[0]`, a scalar. None for an input that needs no
-        gradient, and for the function."""
+        """The gradients by the embeddings and the references, None for one that needs none: those
+        that `forward` has computed, times the gradient of the total, `upstream[0]`, a scalar. For
+        the third argument of `forward`, the function, the gradient is None."""
         # `forward` has saved the gradients, and after them the same number of inputs. _FirstOrder
-        # returns its first argument; it raises if that is differentiated again by the `source`.
+        # returns its first argument, and raises when somebody differentiates that by the `source`.
         half = len(ctx.saved_tensors) // 2
         scaled = iter(
             _FirstOrder.apply(grad * upstream[0], source)

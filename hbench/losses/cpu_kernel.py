@@ -166,9 +166,9 @@ def step_slopes(
     column. `sum[place]` is Σ_j weight · step(s_j − s_k) of the positive k number `place` of all
     lists.
 
-    `factors` (2, P), for each positive: the gradient by its sum, and what this sum adds to the
-    gradient by the positive's own score s_k. This is −factors[0] times the slope that `step_sums`
-    has written, so it need not be summed again.
+    `factors` (2, P) has for each positive k: the gradient by sum[place], and what sum[place] adds
+    to the gradient by s_k, which is in all of its terms. The caller computes the latter from the
+    slopes of `step_sums`, as −factors[0] · slope, so the terms are not summed again.
     """
     buffers = make_buffers(rows)
     gradient = np.empty(rows.scores.shape[1])  # of one list, by rank
@@ -356,8 +356,8 @@ def centred(one: OneList, score: Scalar, tau: float, centre: Scalar) -> Scalar:
     if centre - score <= SPAN * tau:
         return centre
     for item in range(len(one.scores)):
-        # The exponent is bounded, so that no exponential is infinite. This changes no sigmoid in
-        # `window_sums`: σ((s_item − s_positive)/τ) is 1 if the item is that far above the positive.
+        # The exponent is bounded, so that no exponential is infinite. The bound is only reached by
+        # items 2 SPAN τ above the positive, whose σ((s_item − s_positive)/τ) in `window_sums` is 1.
         one.exponential[item] = math.exp(min((one.scores[item] - score) / tau, 2 * SPAN))
     return score
 

@@ -55,7 +55,8 @@ class CompiledLists(Lists):
 
     def arrange(self) -> tuple[Tensor, Tensor]:
         """Sort all lists. Return the counts of each level (Q, L + 1), and the columns (Q, N) by
-        rank. Also set `sorted_levels` and `sorted_scores`."""
+        rank. Also set `sorted_levels` and `sorted_scores`. Items outside of a list are sorted by
+        their scores like all others; the kernels tell them by their level, L + 1."""
         scores = self.scores.detach().contiguous()
         levels = self.levels.to(torch.uint8).numpy()
         keys = np.empty(levels.shape, np.uint64)
@@ -101,7 +102,8 @@ class CompiledLists(Lists):
             return super().step_sums(positives, table, step)
         # the lists as the kernel takes them, in order of rank, still without exponentials
         rows = self._rows(positives, table)
-        # the constants of the step; how far a sigmoid reaches depends on the number of items
+        # The constants of the step. They depend on the number of items, since the sigmoids beyond
+        # the step's reach must be negligible even when they are added up over all items.
         shape = shape_of(step, self.scores.shape[1])
         # (Q, N), by rank: the exponents of the kernel's exponentials.
         # Exponents are relative to the best score of a list, so that no exponential overflows.

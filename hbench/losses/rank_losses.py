@@ -241,8 +241,8 @@ def rank_loss(
     """
     split = split_by_level if released else split_by_relevance
     extra = mix_positives() if mix_scores else None
-    # The level that a query has in its own list: L, the finest one, or L + 1, the level of items
-    # outside of the list, with which the query is not ranked.
+    # The level that a query has in its own list: L, the finest one, or L + 1. Items of level L + 1
+    # are outside of the list, so the query is not ranked then.
     own_level = (lambda depth: depth) if released else (lambda depth: depth + 1)
     return RankLoss(score, steps, relevance, split=split, own_level=own_level, extra=extra)
 

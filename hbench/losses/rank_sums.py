@@ -172,9 +172,9 @@ def split_by_relevance(table: Tensor) -> RelevanceSplit:
 
 
 def split_by_level(table: Tensor) -> RelevanceSplit:
-    """Compare items by level, as in the released code, even if a finer level has a smaller
-    relevance. Returns whether j has a lower and a higher level than k: bool (Q, L+1, L+1) each, by
-    query, level of k and level of j. `table` (Q, L+1): only its shape and device are used."""
+    """Compare items j with positives k by level, as the papers' code does, even if a finer level
+    has a smaller relevance. Returns whether j has a lower level than k, and whether a higher one:
+    bool (Q, L+1, L+1) each, by query, level of k and of j. `table`: for its shape and device."""
     level = torch.arange(table.shape[1], device=table.device)
     shape = (table.shape[0], -1, -1)
     return RelevanceSplit(
@@ -289,8 +289,8 @@ class _StepSums(torch.autograd.Function):
         k, (P,). The tiles include the term of the positive itself, which is subtracted at the end.
 
         A tile has q queries, with k positives each (`own`: scores, `place`: numbers among all P)
-        and n items each (`weight` (q, n): the same for all positives of a tile, as they are of one
-        level).
+        and n items each (`weight` (q, n): of `pairs.table`, by query and the levels of positive and
+        item; the positives of a tile are of one level).
         """
         ctx.save_for_backward(scores)
         ctx.pairs, ctx.layout = pairs, _layout(pairs)
@@ -364,7 +364,8 @@ def _layout(pairs: _Pairs) -> _Layout:
     positives of one level, and the items with a weight for these. The host waits for a GPU once.
 
     `pairs.table` (Q, L + 1, L + 2): the weight of an item for a positive, by level of the positive
-    and of the item. `by_level` (Q, N): the columns sorted by level.
+    and of the item; items of level L + 1 are outside of the list. `by_level` (Q, N): the columns
+    sorted by level.
     """
     levels, by_level, positives, table, _ = pairs
     queries, items = levels.shape
@@ -398,9 +399,9 @@ def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
     """Yield tiles that together have all pairs of a positive and an item with a weight other than
     0. `scores` (Q, N): by column. In a tile, items are sorted by level, the lowest first.
 
-    Of the layout, `reach` (L,) is how many items, by level, are read for positives of each level;
-    `places` (P,) are the positives, sorted by level; `number` (L, Q) is how many positives of each
-    level a query has, and `sizes` the same numbers on the host.
+    Of the layout, `reach` (L,) tells, for positives of each level, how many of the sorted items are
+    read; `places` (P,) are the positives, sorted by level; `number` (L, Q) is how many positives of
+    each level a query has, and `sizes` the same numbers on the host.
     """
     positives = pairs.positives
     sorted_levels = pairs.levels.gather(1, pairs.by_level)

@@ -116,9 +116,9 @@ class LowerBound:
     leak: float = 10.0
 
     def __post_init__(self) -> None:
-        """Raise ConfigError for a step that is no lower bound of the exact step, which is 0 for t ≤
-        0
-        and 1 for t > 0: with γ above 1, or with a negative slope, `leak` for t ≤ 0 or β above."""
+        """Raise ConfigError for constants with which the step, leak·t for t ≤ 0 and min(βt + γ, 1)
+        for t > 0, would be above the exact step, which is 0 for t ≤ 0 (a negative leak), would fall
+        (a negative β), or would be 1 for all t > 0, without a slope (γ above 1)."""
         if not (self.beta >= 0 and self.leak >= 0 and self.gamma <= 1):
             raise ConfigError(
                 "the piece-wise linear step is not a lower bound",

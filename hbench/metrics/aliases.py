@@ -64,15 +64,15 @@ def meant_by(text: str) -> str | None:
     name, mark, level = parts.groups()
     plain = re.sub(r"[\W_]", "", name.casefold())  # lower-case letters and digits: "top5accuracy"
     spelled = WITHOUT_CUT.get(plain)
-    k = "1"
+    k = "1"  # if `text` has no number, as "recall" or "recall@k"
 
     # the cut is a number, or the letter k, within or after the name: "map at 10", "recall@k"
     if spelled is None and (
         found := re.fullmatch(r"(?P<base>\D+?)(?:at)?(?P<k>[1-9]\d*|k)(?P<rest>\D*)", plain)
     ):
         k = "1" if found["k"] == "k" else found["k"]
-        # such as "R@{k}". The letters after the cut belong to the name in "top5accuracy"; they are
-        # ignored where no metric has such a name
+        # such as "R@{k}". Letters after the cut may belong to the name, as in "top5accuracy"; if no
+        # metric is called so, they are ignored
         spelled = WITH_CUT.get(found["base"] + found["rest"]) or WITH_CUT.get(found["base"])
 
     if spelled is None:

@@ -134,9 +134,9 @@ def _classes_of_first(
         # overwrites its later ones
         earliest = np.full(len(votes), k)
         earliest[above[::-1]] = np.arange(len(above))[::-1]
-        # Sort the tied items: those of other classes before those of the own class, then those of
-        # the class with the most votes, then those of the class whose first item comes first. The
-        # items of a class stay together.
+        # Sort the tied items, by the last key first: those of other classes before those of the own
+        # class, then those of the class with the most votes, then those of the class whose first
+        # item comes first. By the first key, the class itself, its items stay together.
         ranked[falling == falling[k]] = tied[
             np.lexsort((tied, earliest[tied], -votes[tied], tied == own))
         ]

@@ -408,8 +408,8 @@ def distance_of_the_first_mistake(sequence: LevelSequence) -> float:
     # Count the right items before the first wrong one: they have the ranks 1, 2, …, n − 1. After a
     # wrong item the m-th right one has a rank above m
     n = int((right == np.arange(1, len(right) + 1)).sum()) + 1
-    # A sequence has the ranks of positives only. If n is not among them, the item at rank n is a
-    # distractor: no level is selected, and the sum over none is 0, the level of a distractor.
+    # The sum is over one level or none, as a sequence has the ranks of positives only. If n is not
+    # among them, the item at rank n is a distractor, whose level is 0, like the sum over none.
     return float(1 - sequence.levels[sequence.ranks == n].sum() / depth)
 
 

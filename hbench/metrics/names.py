@@ -74,8 +74,9 @@ class MetricName:
         # "@R" is part of the name rather than a cut: R is each query's number of positives
         cut = None if match["cut"] == "R" else match["cut"]
         base = match["base"] + ("@R" if match["cut"] == "R" else "")
-        # Where two metrics have the same letters, the registered name of one ends in a mark: NDCG@
-        # has a cut, AP# has positives of exactly one level, and ASI/ is the ASI of one level.
+        # Some metrics are registered with a mark at the end, which tells them from the metric of
+        # the same letters without it: NDCG@ has a cut, AP# has positives of exactly one level, and
+        # ASI/ is the ASI of one level.
         if match["mark"] == "#":
             base += "#"
         if base + "@" in metrics and cut:

@@ -52,9 +52,9 @@ def _of_level(name: MetricName, setting: Setting) -> Scorer:
     that level are skipped.
 
     A code is 2l − 1 for an item known to be at level l, 2l for an item at level l or finer; the
-    scorer's reading converts codes to levels before its function is called. The list
-    of AP# keeps all levels, since its positives are of exactly one level. Any other metric gets a
-    list in which items of its level or finer have level 1, and all others level 0.
+    scorer's reading converts codes to levels before its function is called. Any metric but AP# gets
+    a list in which items of its level or finer have level 1, and all others level 0. AP#, whose
+    positives are of exactly its level, must know finer items, so its list keeps all levels.
     """
     depth = len(setting.levels)
     scorer = _by_paper(name, setting)  # a Scorer, whose parts for partial labels are replaced below
@@ -62,8 +62,8 @@ def _of_level(name: MetricName, setting: Setting) -> Scorer:
     if name.base == "AP#":
         return replace(scorer, reading=known(depth), level_required=level)
 
-    # in such a list the positives have level 1; the kernels use `arguments` and not `function`, so
-    # both get this level
+    # In such a list the positives have level 1. This level is given to `function`, and also to the
+    # kernels, which do not call `function` but read `arguments`
     arguments = {**scorer.arguments, "level": 1}
     function: Callable[..., float] = name.definition.function
     return replace(

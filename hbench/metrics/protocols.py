@@ -199,7 +199,8 @@ def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> 
     # name. None if the names form a tree, where comparing names gives the levels of the tree.
     by_name = None
     if setting.names is not None:
-        # equal names are counted where |Ω^(l)| is: in the set of queries, or in each list
+        # equal names are counted where |Ω^(l)| is counted: by `own_counts` in the set of queries,
+        # without them in each list
         own_names = None if own_counts is None else setting.names
         by_name = _by_name(name, setting, own_names, exponent if by_value else None)
     grades = grade if by_value else _by_level(arguments)
@@ -220,9 +221,9 @@ def _by_name(
     """Make the function that computes a metric of a query that is ranked by name. A metric of one
     level compares the names of that level only; any other uses the number of equal columns.
 
-    `names` (Q, L): the names of all queries, if |Ω^(l)| is counted among the queries; None if it
-    is counted in each list. `exponent`: α of an H-AP that is computed as the released evaluator
-    does; None for other metrics.
+    `exponent`: α of an H-AP that is computed as the released evaluator does; None for other
+    metrics. `names` (Q, L): the names of all queries, if this H-AP counts |Ω^(l)|, the items of a
+    level, among the queries; None if it counts them in each list.
     """
     function = name.definition.function
     arguments = name.arguments(setting.levels, setting.relevance)
@@ -242,11 +243,13 @@ def _by_name(
         """Compute the value from the level sequence `named.whole`, in which the level of an item is
         the number of equal names (`named` also has a sequence for each level). The released H-AP
         counts the items of each level in the set of queries if `names` is given."""
-        if exponent is None:  # not the released H-AP
-            return function(listed(named.whole), **arguments)
+        # `listed`: without the item ranked last, if the gallery is separate from the queries
         whole = listed(named.whole)
+        if exponent is None:  # not the released H-AP
+            return function(whole, **arguments)
         if names is None:
             return h_ap_by_value(whole, whole.counts, exponent)
+        # as the released code does, the query itself is counted, too
         counts = np.bincount(equal_columns(names[query], names), minlength=names.shape[1] + 1)
         return h_ap_by_value(whole, counts, exponent)
 

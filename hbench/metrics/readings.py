@@ -87,7 +87,7 @@ def wrong(depth: int) -> Reading:
 def right(depth: int) -> Reading:
     """The reading that gives an upper bound of a metric: an item of unknown level counts as the
     finest level, as if every unknown label were right. `depth`: the number of levels."""
-    # (2L,) each, by code: the lowest level that is possible, and whether the level is known
+    # for the codes 0 … 2L − 1: the lowest level that is possible, and whether the level is known
     lowest, is_known = _codes(depth)
     return Reading(
         name="right",

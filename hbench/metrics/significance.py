@@ -154,7 +154,7 @@ class UnitSums(NamedTuple):
         Satterthwaite's (Σ v_g)² / Σ v_g² is the number of units that determine the variance: if a
         few units contribute nearly all of it, it is as uncertain as if only these existed. Observed
         v_g vary more than their expectations, so the formula gives too few (for equal units with
-        normal errors a third of the number of units). The factor 1.5 makes up for half of this; by
+        normal errors a third of the number of units). The factor 1.5 makes the third a half; by
         simulation, intervals then still have their coverage (docs/intervals.md).
         """
         terms = self._terms  # (M, G): the v_g
@@ -206,11 +206,11 @@ def _trials(
 
 
 def trials_of(shares: Values, counts: Values, *, sums: Values, squares: Values) -> float:
-    """Return the number of independent trials (values of 0 or 1) that would determine a mean over
-    units as precisely as it is known: μ(1 − μ) divided by the variance of the mean, μ the
-    mean. Infinite if the variance is 0.
+    """Return how many independent trials (values of 0 or 1) would have a mean with the same
+    variance as a mean over units: μ(1 − μ) divided by this variance, where μ is the mean.
+    Infinite if the variance is 0.
 
-    If a mean depends on a few large units among many small ones, these few hardly show how much
+    A mean may depend on a few large units among many small ones, too few to show how much
     units vary. So its variance is estimated from all units, on the assumption that the mean of a
     unit does not depend on its size: the mean of n_g values then has the variance τ² + σ²/n_g
     around a common μ, and the mean with the shares s_g has the variance Σ s_g² (τ² + σ²/n_g).
@@ -249,7 +249,7 @@ def _common(means: Values, own: Values) -> tuple[float, float]:
 
 
 def mean_intervals(sums: UnitSums) -> Values:
-    """Compute 95 % intervals (M, 2) of means of values in [0, 1], for the population of which the
+    """Compute 95 % intervals (M, 2) of M means of values in [0, 1], for the population of which the
     units are a sample; NaN with fewer than two units.
 
     The interval is Agresti and Coull's, p ± t √(p(1 − p)/n′) with n′ = n + t² and p = (n m +
@@ -259,11 +259,11 @@ def mean_intervals(sums: UnitSums) -> Values:
     number of effective units (`UnitSums.effective_units`). In the middle of [0, 1] this is close to
     the t interval; near 0 and 1 it does not collapse. Values outside of [0, 1] have the t interval.
 
-    The effective number n depends on the large units, and is far too large if these happen to be
-    right. So the interval is widened to contain the interval with n = `sums.trials`, which all
-    units determine.
+    If a few large units determine a mean and happen to be right, their variance is small, and the
+    effective number n is far too large. So the interval is widened to contain the interval with n =
+    `sums.trials`, which all units determine.
     """
-    # NORMAL: the normal distribution's quantile for 95 %, from which that of Student's t follows
+    # the normal distribution's quantile for 95 %, which stands for the probability of Student's t
     return _intervals(sums, NORMAL)
 
 
@@ -303,16 +303,17 @@ def _intervals(sums: UnitSums, normal: float) -> Values:
         inside = mean * (1 - mean)  # the variance of values that are 0 or 1
         # all values are 0, or all 1, up to rounding
         all_alike = variance <= SMALLEST and abs(inside) < 1e-9
-        # values in [0, 1] with this mean have at most the variance `inside`, and their mean less:
-        # a variance above twice that shows that there are values outside of [0, 1]
+        # values in [0, 1] with this mean have at most the variance `inside`, and their mean less.
+        # An estimate from few units may be larger; one above twice that shows values outside of [0,
+        # 1]
         if not all_alike and variance > 2 * inside:
             low_high[row] = mean - t * math.sqrt(variance), mean + t * math.sqrt(variance)
             continue
         n = units if all_alike else inside / max(variance, SMALLEST)
         low, high = _of_trials(mean, n, t)
-        # n depends on the large units, and is far too large if these happen to be right; the number
-        # of trials is determined by all units, so the interval also contains the one with it. NaN:
-        # too few units
+        # n is from the observed variance, which depends on the few large units: if these happen to
+        # be right, n is far too large. `trials` is the same number from a variance that is modelled
+        # with all units, hence the normal quantile. The interval contains both. NaN: too few units
         if not all_alike and sums.trials[row] > 0:
             wider = _of_trials(mean, sums.trials[row], normal)
             low, high = min(low, wider[0]), max(high, wider[1])
@@ -410,8 +411,8 @@ SERIES_FROM = 5.0  # with so many degrees of freedom the series is accurate to t
 
 
 def _t_quantile(freedom: float, normal: float = NORMAL) -> float:
-    """Return the quantile of Student's t with `freedom` degrees of freedom for the probability that
-    belongs to `normal`, a quantile of the normal distribution: NORMAL (.975) or ONE_SIDED (.95).
+    """Return the quantile of Student's t with `freedom` degrees of freedom, .975 or .95. `normal`
+    tells which: it is the same quantile of the normal distribution, NORMAL or ONE_SIDED.
 
     From 5 degrees of freedom on it is the series of Abramowitz and Stegun (1964, 26.7.5).
     """
@@ -419,7 +420,7 @@ def _t_quantile(freedom: float, normal: float = NORMAL) -> float:
     nu = max(freedom, 1.0)  # below 1 the quantile would grow without bound
     # the series is inaccurate for few degrees of freedom: solve the integral, which takes longer
     if nu < SERIES_FROM:
-        return _small_t_quantile(nu, BESIDE_MEDIAN[normal])  # the integral from the median on
+        return _small_t_quantile(nu, BESIDE_MEDIAN[normal])
     terms = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,

@@ -196,8 +196,9 @@ def _differences(
         names: of the metrics.
         first: the values of the first report, (M, Q), NaN where undefined.
         second: the values of the second report, (M, Q), NaN where undefined.
-        units: the number of each query's unit, (Q,).
-        tests: the number of each query's test, (Q,).
+        units: the number of each query's unit, (Q,): a class, or the query itself. Units, not
+            queries, are independent; intervals and p-values go by them.
+        tests: the number of each query's test, (Q,). A mean is that of the tests' means.
     """
     difference = first - second
     undefined = np.isnan(difference)  # at least one of the reports has no value

@@ -147,8 +147,9 @@ def _numbers_by_name(column: pa.ChunkedArray) -> NDArray[np.int64]:
 
 
 def units_in_words(unit: str, number: int, *, partial: bool = False) -> str:
-    """The number and kind of the units of an interval, in words. Under `partial` labels, paths that
-    end above the level are units, too.
+    """The number and kind of the units of a confidence interval, in words: the classes of the level
+    `unit`, or the queries if it is "query". Under `partial` labels, paths that end above the level
+    are units, too, and are counted in `number`.
 
     >>> units_in_words("species", 1912), units_in_words("query", 70)
     ('1,912 classes of the level species', '70 queries')

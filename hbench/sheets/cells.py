@@ -103,8 +103,9 @@ def are_paths(column: pa.ChunkedArray) -> bool:
 
 
 def with_paths(table: pa.Table, *, several: bool) -> tuple[pa.Table, list[str]]:
-    """Replace columns of lists that are paths by columns of texts such as "Birds > Owls". Return
-    the table, and a sentence for each replaced column.
+    """Replace columns of lists that are paths by columns of texts such as "Birds > Owls". An item
+    with several paths gets a row for each. Return the table, and a sentence for each replaced
+    column.
 
     A list of lists is read as the paths of an item. A simple list is read as a path only if
     `several` is false, no other column has lists, and the lists of the column form a tree;

@@ -43,10 +43,7 @@ class ColumnValues:
         cell's value, −1 for an empty or missing cell. `size` counts the values except for ""."""
         self.name = name
         text = column if pa.types.is_string(column.type) else column.cast(pa.string())
-        whole = text.combine_chunks()
-        encoded = (
-            whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
-        ).dictionary_encode()
+        encoded = text.combine_chunks().dictionary_encode()
         codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         empty = pc.index(encoded.dictionary, "").as_py()  # the code of "", −1 if no cell has it
         self.codes: NDArray[np.int64] = np.where(codes == empty, -1, codes) if empty >= 0 else codes

@@ -79,6 +79,7 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
     names = table.column_names
     _refuse_absent(chosen, names)
     named = frozenset(_columns_named_by_user(chosen))
+    # {column: why it is not used}: columns of other types than texts and whole numbers
     left_out = _columns_without_names(table, named)
     values = {name: ColumnValues(name, table[name]) for name in names if name not in left_out}
 
@@ -92,7 +93,7 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
     if item is None and of_items:  # only now may an index 0, 1, 2 … be the column of items
         item = _item_of(free, of_items=True, may_repeat=chosen.several)
         index.pop(item or "", None)  # the column that was found is used
-    left_out |= index  # {column: why it is not used}
+    left_out |= index
     rest = {name: each for name, each in values.items() if name != item and name not in left_out}
 
     # columns of truth values: which items are queries, and which are in the gallery

@@ -152,10 +152,11 @@ def _paths_with_chances(several: Any) -> Iterator[tuple[str, float | None]]:
     a list of records {"path": "Owls", "score": 0.9} or texts."""
     if isinstance(several, Mapping):
         for path, score in several.items():
+            # SpeciesNet writes a uuid before a path
             yield _without_id(str(path)), _as_chance(score)
         return
     for each in several:
-        # `_path`: unlike the keys above, a path here may also be a list of names or a taxon
+        # `_path` also removes the uuid; a path here may be a list of names or a taxon as well
         if isinstance(each, Mapping):
             yield _path(_first(each, PATHS)), _score(each)
         else:

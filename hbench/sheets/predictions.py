@@ -188,7 +188,7 @@ def of_table(table: pa.Table, levels: Sequence[str], names: Set[str], source: st
     predicted = [name for name in rest if name.lower().startswith("predicted ")]
     if of_levels:
         rows, form = _rows_of_level_columns(table, items, of_levels, score)
-    # one of the columns need not be a class
+    # all columns are classes, but for one at most, which may be anything
     elif len(classes) > 1 and len(classes) >= len(rest) - 1:
         rows, form = _rows_of_class_columns(table, items, classes)
     elif len(predicted) > 1:

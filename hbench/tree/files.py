@@ -104,12 +104,12 @@ def _understood_of_graph(source: str, graph: ClassGraph[NodeId], table: NameTabl
 def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
     """The names in a table that has edges from parent to child, a column for each level, or one
     column of whole paths. `chosen`: the options of the user about the table, such as its columns of
-    levels."""
+    levels. The table is tried as a list of edges first, unless its levels are named."""
     table = found.table
     # how the file is written, if that is unusual for its suffix
     facts = [found.written] if found.written else []
-    # If the user names no levels, the file's metadata may do so. Or it is a curator's mapping,
-    # whose levels are columns that its format prescribes.
+    # If the user names no levels, the file's metadata may do so. If the metadata do not, the table
+    # may be a curator's mapping, of which `levels_in_mapping` keeps the columns of levels.
     if not chosen.levels and LEVELS_KEY in (table.schema.metadata or {}):
         chosen = replace(chosen, levels=tuple(parse_json(table.schema.metadata[LEVELS_KEY])))
     if not chosen.levels and is_mapping(table):
@@ -130,7 +130,7 @@ def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
     if len(columns.levels) == 1:  # the cells of a single column may be whole paths
         values = [row[0] for row in rows]
         mark = chosen.separator or separator_of(values)
-        if mark:
+        if mark:  # the names are those in the paths, instead of the cells
             paths = with_unique_names([split_path(value, mark) for value in values])
             names = NameTable.of(levels_of(values, mark), paths)
             facts.append(f"the column {columns.levels[0]} holds paths, separated by {mark}")

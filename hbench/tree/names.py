@@ -300,7 +300,7 @@ def _ragged(table: NameTable) -> Iterator[TreeProblem]:
 def _several_parents(table: NameTable) -> Iterator[TreeProblem]:
     """Yield a problem for each node with several parents. If its children under one parent differ
     entirely from those under another, it is a homonym: one name for several classes."""
-    parents = table.parents()
+    parents = table.parents()  # {node: {parent: the number of items below both}}
     below: dict[tuple[Key, Key], set[Key]] = defaultdict(set)  # children, by parent and node
     # The name of each node's level. A key does not always state the level: if names are the same
     # nodes at all levels, it has EVERYWHERE, and the level where the name comes first is reported.
@@ -368,8 +368,8 @@ def _remarks(table: NameTable) -> Iterator[TreeProblem]:
     for path, spellings in look_alikes(table).items():
         if len(spellings) > 1:
             level = table.levels[len(path) - 1]
-            # names that are equal in NFC, which composes letters and accents in one way, look the
-            # same when printed: they are shown by `ascii`, with the codes of their letters
+            # Names that still differ in NFC, which composes letters and accents in one way, also
+            # differ when printed. Others look the same: `ascii` shows the codes of their letters
             show = (
                 repr
                 if len({unicodedata.normalize("NFC", name) for name in spellings}) == len(spellings)

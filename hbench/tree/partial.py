@@ -120,9 +120,9 @@ def known_levels(tree: LabelTree) -> Known:
             continue
 
         here = unknown[tree.paths[:, level - 1]]  # which fine classes have a mark at this level
-        # A mark is wrong at the coarsest level, which must be known, and above a known name. Above
-        # such a name, `known` is larger than the level: a mark at the next finer level would have
-        # lowered it to the level.
+        # A mark is wrong at the coarsest level, which must be known, and above a known name. A mark
+        # at the next finer level has set `known` to this level, so if `known` is larger, the name
+        # below this mark is known.
         bad = np.flatnonzero(here & (known > level) | (level == 1) & here).tolist()
         if bad:
             raise TreeError(

@@ -303,7 +303,7 @@ def name_nodes_by_path(table: NameTable) -> NewRows:
         for depth, key in enumerate(table.keys(row), start=1):
             paths[key].add(row[:depth])
 
-    # names that stay as they are, each with its level or EVERYWHERE
+    # names in use, each with its level or EVERYWHERE: at first those that stay as they are
     taken = {(key[0], key[1][-1]) for key, places in paths.items() if len(places) == 1}
     # paths whose name needs its parent's name added, each with the key of its node
     shared = {path: key for key, places in paths.items() if len(places) > 1 for path in places}
@@ -355,11 +355,11 @@ def majority_parent(table: NameTable) -> NewRows:
 
     if not table.one_namespace:
         return {row: path(table.keys(row)[-1]) if row else row for row in table.rows}
-    # In one namespace, short paths were filled up by repeating their leaf. Under its new parent, a
-    # leaf may end at another depth, so its repetitions are removed (`_unrepeated`), and new ones
-    # (`after[-1:]`) fill all rows up to the depth of the longest.
+    # In one namespace, paths that end early may have been filled up by repeating their leaf. Under
+    # its new parent, a leaf may end at another depth. So the repetitions are removed
+    # (`_unrepeated`), and at the end all rows are filled up anew (`after[-1:]`).
     new = {row: path(table.keys(_unrepeated(row))[-1]) if row else row for row in table.rows}
-    # a row that is still short shows that leaves were not repeated, so none are repeated here
+    # if some row of the table is short, leaves have not been repeated, so none are repeated here
     if any(len(row) < len(table.levels) for row in table.rows):
         return new
     depth = max(map(len, new.values()), default=0)

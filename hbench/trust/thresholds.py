@@ -58,11 +58,12 @@ def threshold_for(climb: Climb, right: Values, units: Positions, target: float) 
     units = units.ravel()  # (N,): numbered 0 … number − 1; some versions of numpy add a dimension
     number = len(different)
     answers = _answers_at_thresholds(climb, right, units)
-    # the number of the threshold with which to begin; None if there are too few units in any case
+    # The thresholds are numbered from the largest down. Tests begin with number `first`, which is
+    # None if there are too few units in any case.
     first = _first_threshold(answers, target)
     if first is None:
         return Promise(threshold=math.inf, units=number, needed=needed)
-    # fixed-sequence testing: from the largest threshold down, until the first that fails
+    # fixed-sequence testing: from number `first` on to lower thresholds, until the first that fails
     held = math.inf  # the lowest threshold that has passed, ∞ for none
     # thresholds (n,), and at each of them the numbers of answers and of wrong ones by unit, (n, G)
     for tried, said, wrong in answers.by_unit(first):
@@ -191,8 +192,9 @@ def _answers_at_thresholds(climb: Climb, right: Values, units: Positions) -> _An
     at = np.searchsorted(-tried, -reach, side="left")
     known = ~np.isnan(right)
     # (N, L) each: what changes when an item's answer moves to this node from the node above. An
-    # answer counts if it is known whether its node is right. So `said`, the change in the number of
-    # answers that count, is +1 if that is known of this node alone, −1 if of the node above alone.
+    # answer counts if it is known whether its node is right. `said` is the change in the number of
+    # answers that count: +1 if only this node is known to be right or wrong, −1 if only the node
+    # above is, else 0. `wrong` is the change in the number of wrong answers.
     said = np.diff(np.where(known, 1.0, 0.0), prepend=0.0, axis=1)
     wrong = np.diff(np.where(known, 1 - right, 0.0), prepend=0.0, axis=1)
     owners = np.broadcast_to(units[:, None], reach.shape)

@@ -235,6 +235,23 @@ def test_any_spelling_of_a_metric_finds_it_in_the_report():
         report.scores["R@7"]
 
 
+def test_equal_distances_have_no_interval_by_the_released_evaluator_either(tmp_path):
+    classes = [f"c{number // 2}" for number in range(26)]
+    (tmp_path / "own.csv").write_text(
+        "item,order,species\n"
+        + "".join(f"i{n},{'ab'[n % 4 // 2]},{name}\n" for n, name in enumerate(classes))
+    )
+    report = evaluate(
+        np.repeat(np.eye(13, dtype=np.float32), 2, axis=0),
+        tmp_path / "own.csv",
+        ids=[f"i{n}" for n in range(26)],
+        metrics="hops@1",
+        also_official=True,
+    )
+    for score_of in (report.document.scores["hops@1"], report.document.official["hops@1"]):
+        assert (score_of.value, score_of.low, score_of.high) == (0, None, None)
+
+
 def test_a_mean_says_how_many_queries_it_was_taken_over():
     report = score(np.eye(3) + 0.1, [[0, 0], [0, 0], [1, 1]])
     ap = report.document.scores["AP"]

@@ -144,8 +144,8 @@ def _refuse_unknown(folder: Path, revision: str) -> None:
 
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     """Run git in a folder and return the finished process. Raises UsageError if git is not
-    installed, or if it fails; the message takes the last of the `arguments` for the unknown
-    revision, which may end with git's "^{commit}"."""
+    installed, or if it fails. The message on a failure always says that the revision is unknown: it
+    quotes the last of the `arguments`, without git's suffix "^{commit}"."""
     try:
         done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, check=False)
     except FileNotFoundError:

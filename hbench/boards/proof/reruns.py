@@ -178,8 +178,8 @@ def outcome(row: Row, checks: Sequence[Check]) -> tuple[str, bool]:
     wrong = [check for check in checks if check.differs]
     if not wrong:
         return SAME, True
-    # There is a check of the content only if the content differs. Without one, the vectors are
-    # equal bit by bit.
+    # CONTENT: the fields that can identify a file, of which a row has one. It is checked only if it
+    # differs; without such a check, the vectors are equal bit by bit.
     if not any(check.field in CONTENT for check in wrong):
         # even then, another processor may round the products of these vectors differently
         far = [check for check in wrong if _is_far(check, None)]

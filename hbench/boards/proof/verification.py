@@ -126,11 +126,13 @@ def checked(row: Row, board: Leaderboard, given: Submission, data: Dataset) -> l
     """Score the file of a run again, and return a comparison (a Check) for each score of the row.
     `given` is what the file holds, and `data` the dataset of the leaderboard.
 
-    Raises ComparisonError if the file, a score or another field differs; SubmissionError if the
+    Raises ComparisonError if the file, a score or another field differs, or if another row has the
+    same file and conditions; SubmissionError if the
     file cannot be scored, or the leaderboard does not accept its report.
     """
     assert row.run is not None
-    # another row of the same file and conditions, which may call the file by another digest
+    # two rows of one file and the same conditions, of which one names the file by another digest:
+    # one file must not be ranked twice
     _refuse_second_row(row, board, identity_of(given))
     # `verify` takes all rows of a method and a file, so the leaderboard only gets this row
     alone = board.model_copy(update={"rows": (row,)})
@@ -248,7 +250,7 @@ def _checks(
     board: Leaderboard, row: Row, given: GivenFile, rescore: Callable[[Row], Document]
 ) -> Iterator[Check]:
     """Yield a check for every score of a row, and for every other field that differs. If the file
-    is not the row's, the file's content is the only other field with a check. Raises
+    is not the row's, its digest is the only such field for which a check is yielded. Raises
     ComparisonError if the dataset has changed since the row was made, or if the head of the
     leaderboard states other levels or tests.
 
@@ -268,7 +270,8 @@ def _checks(
     # need not be
     if row.run:
         _refuse_other_head(board, document)
-    # for another file, only its content is reported, since other fields may differ just as well
+    # for another file, only its digest is reported, since other fields may differ just as well:
+    # that of the content or, for rows of old versions, which have none, that of the file
     if row.run and not row.run.is_of(*given):
         found = given.content if row.run.content else given.sha256
         field = CONTENT[0] if row.run.content else CONTENT[1]

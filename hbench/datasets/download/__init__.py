@@ -300,7 +300,7 @@ class Transfer:
                     raise SourceError(
                         f"{url} sends more than the file", expected=f"{size:,} bytes", found="more"
                     )
-                # where a size is known, a full disk is said with the bytes that are still to come
+                # with a known size, the caller's `disk_errors` tells how much room is missing
                 if size is None and free_bytes(self.part.parent) < RESERVE:
                     raise SourceError(
                         f"{url} sends a file of unknown size that nearly fills the disk",

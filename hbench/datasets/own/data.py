@@ -88,7 +88,8 @@ def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None 
 
     refuse_depth(len(own.columns.levels))
     understood = own.understood
-    # the items before policies leave some out; without policies none is left out, so none is listed
+    # The items before policies leave some out: an embedding file may have all of these, and none of
+    # them is unknown. Without policies none is left out, so none is listed.
     listed = own.items if policies else ()
     if policies:
         policies, facts = chosen_policies(own, policies)
@@ -176,8 +177,9 @@ def _refuse_gaps(own: OwnTable, rows: Sequence[Row]) -> None:
     """Raise DataError if an item has no name at some level, with advice. `rows`: the names of each
     item; a distractor is called NO_CLASS at every level, so it has no gap."""
     levels = own.columns.levels
-    # Checking whole columns first is quick. It also finds the empty names of distractors.
-    # In `rows`, by which gaps are found below, a distractor is called NO_CLASS.
+    # Checking whole columns first is quick. Empty names that it finds may be those of distractors,
+    # which are no gaps, so `rows` decides below. `more_paths` has the further paths of items with
+    # several.
     has_gaps = any(pc.any(pc.equal(own.text(level), "")).as_py() for level in levels)
     has_gaps |= any("" in row for _, row in own.more_paths)
     if not has_gaps:

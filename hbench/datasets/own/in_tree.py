@@ -75,7 +75,7 @@ def with_nodes_of_tree(own: OwnTable, source: TreeFile) -> OwnTable:
     # () for an empty cell, or if there is no separator: not a path
     given = [split_path(node, mark) if mark else () for node in nodes]
     paths = [known.get(path, ()) for path in given]
-    # no paths, or some path in a cell is not one of the tree
+    # the cells are names of nodes: they hold no paths, or some path is not one of the tree
     if mark is None or any(path and not found for path, found in zip(given, paths, strict=True)):
         different = [node for node in dict.fromkeys(nodes) if node]
         of_node = dict(zip(different, paths_of_nodes(names, different), strict=True))

@@ -154,9 +154,9 @@ def _with_a_row_per_path(
     labels = chosen.levels or [*columns.levels, *_columns_with_several_labels(table, columns)]
     # unused columns, such as a title, stay unused: in repeated rows a title would look like classes
     others = {name: why for name, why in columns.left_out.items() if name not in labels}
-    # `without_marks` unfolds: a cell with several labels becomes several rows with one label each
+    # `without_marks` repeats a row for each of the several labels in a cell
     table = several.without_marks(table, labels, chosen.separator)
-    # `replace`: the column of ids stays the one that was found before rows were repeated
+    # the column of ids is not looked for anew: it is the one found before rows were repeated
     found = columns_of(table.drop_columns([*others]), replace(chosen, item=columns.item))
     return table, replace(found, left_out={**found.left_out, **others})
 
@@ -180,19 +180,20 @@ def _with_paths(own: OwnTable, chosen: Chosen, *, as_it_is: bool) -> OwnTable:
     with "", since policies that the user chose will mend it.
     """
     column = own.columns.levels[0]
-    mark = chosen.separator or separator_of(pc.unique(own.text(column)).to_pylist())
-    if mark is None:
+    separator = chosen.separator or separator_of(pc.unique(own.text(column)).to_pylist())
+    if separator is None:
+        # a separator or names of levels that the user gave would be ignored
         _refuse_for_paths(own, chosen)
         return own
     values = [row[0] for row in own.rows]
     # the names of the levels: those by the user, or ranks or level1, level2, …
-    levels = _named(levels_of(values, mark), chosen.level_names)
+    levels = _named(levels_of(values, separator), chosen.level_names)
     # one name below two parents becomes two names
-    paths = with_unique_names([split_path(value, mark) for value in values])
+    paths = with_unique_names([split_path(value, separator) for value in values])
     # a distractor has no names: its path is empty, not partial
     ended = [path if as_it_is or not path else ended_early(path, levels) for path in paths]
     rows = [path + ("",) * (len(levels) - len(path)) for path in ended]
-    fact = f"{column} holds paths, separated by {mark}"
+    fact = f"{column} holds paths, separated by {separator}"
     if chosen.separator is None:
         fact += " (--separator names another)"
     return replace(own.with_levels(levels, rows), facts=(*own.facts, fact))

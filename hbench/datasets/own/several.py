@@ -66,8 +66,8 @@ def _mark_in(cells: Sequence[str], separator: str | None) -> str | None:
         if mark == separator:
             continue
         joined = [text for text in different if mark in text]
-        # Names may contain a comma. So it counts only if each cell with a comma, split at commas,
-        # has a label that is the whole of another cell.
+        # Names may contain a comma. So it only counts if, in each cell that has commas, some part
+        # between commas is the whole of another cell.
         if joined and (mark != "," or have_labels(joined, mark, different)):
             return mark
     return None

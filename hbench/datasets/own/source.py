@@ -294,15 +294,14 @@ def _read_table(
     if source.folder is not None:
         return _with_tree_of_source(_of_folder(source, source.folder), source), source.folder, {}
 
-    # a Sheet, with a sentence on how its file is `written`; and the folder of its images, which
-    # `source.root` overrides
+    # a Sheet, which says how its file is `written`, and its folder; `source.root` overrides that
     found, beside = _table_of(source)
     table = found.table
     # `item`: the column that was looked at for images, else None; if there are images inside, it
     # has their new names, which are the items' ids
     table, item, images = without_images(table, source.image_column)
     levels = tuple(source.levels)
-    # sentences for the user of how the file was read
+    # for the user: how the file was read
     facts: tuple[str, ...] = (found.written,) if found.written else ()
     if source.boxes:
         table, item, of_boxes = _with_boxes_as_items(table, item, source)
@@ -317,16 +316,14 @@ def _read_table(
         several=source.several,
         split=source.split_column,
     )
-    # checked here, since reading several columns as levels could raise a less helpful error
-    if source.tree is not None and len(source.levels) != 1:
-        raise UsageError(
-            "with --tree, one column names the node of each item", expected="--levels COLUMN"
-        )
-
     if source.tree is not None:
-        # A cell has the name of a node of the tree, or the path to it. The levels are those of the
-        # tree, so cells are not split into levels here, only into the several nodes of an item: a
-        # list in the cell, or names with a mark in between, become a row for each node.
+        # checked here, since reading several columns as levels could raise a less helpful error
+        if len(source.levels) != 1:
+            raise UsageError(
+                "with --tree, one column names the node of each item", expected="--levels COLUMN"
+            )
+        # A cell has the name of a node of the tree, or the path to it: it is not split into levels,
+        # but, if an item has several nodes (a list, or a mark between names), into a row for each
         if source.several:
             table = several.without_marks(
                 several.without_lists(table, levels), levels, source.separator
@@ -406,8 +403,9 @@ def _with_boxes_as_items(
 
 
 def _with_split(own: OwnTable, split: str | None) -> OwnTable:
-    """Return the table with the column `split`, which the user named, as its split; None: the table
-    has no split. A column that only looks like a split is then left out, with the reason."""
+    """Return the table with the column `split`, which the user named, as its split; None: the user
+    named none, and the table has no split. Then a column that looks like a split is left out, with
+    the reason. (If the user named one, `columns_of` looked for no other.)"""
     left_out = dict(own.columns.left_out)  # {column that is not used: why}
     left_out.pop(split or "", None)  # the column that the user named is used
     if own.columns.split is not None and split is None:

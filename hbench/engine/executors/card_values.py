@@ -230,8 +230,8 @@ class CardView:
         # the sums use the memory of the scores, which are not read any more once all positives are
         # ranked; it holds int32 as well as float32, which are of the same size
         self.spare = sums.Spare(for_kernel(scores.view(torch.int32)), for_kernel(codes))
-        self._stage_ranges()
-        self._make_groups()
+        self._stage_ranges()  # sets `staged`, `ranges`: where each query's positives are in a row
+        self._make_groups()  # sets `readings`, `groups`: the sums of each group of metrics
 
     def _stage_ranges(self) -> None:
         """Allocate the columns of the positives on the card, for each query.
@@ -241,9 +241,9 @@ class CardView:
         common.
         """
         # `begins`, `sizes` (n,): the first column of a query's positives, and their number.
-        # `starts`, `ends` (n, K): the columns of each code but 0, or of each level and finer ones.
-        # The ranges of no queries have the right types and widths; memory is allocated for
-        # `self.queries`, the most queries of a share.
+        # `starts`, `ends` (n, K): the columns of each code but 0; a code is a level, which includes
+        # finer ones, unless labels are partial. Types and widths are those of the ranges of no
+        # queries, `_ranges(0, 0)`; memory is for `self.queries`, the most queries of a share.
         self.staged = Staged(self._ranges(0, 0), self.queries, self.device)
         begins, sizes, starts, ends = map(for_kernel, self.staged.arrays)
         # equal scores are ordered by these keys, one for each code
@@ -296,8 +296,8 @@ class CardView:
         list.
 
         The kernels read the columns of the positives in `self.ranges`, a view into the memory of
-        `staged`, which is filled before. They write ranks and codes to `slots`, whose arrays for
-        these are those of `of_lists`, and what else is found for a query, as ties, to `of_found`.
+        `staged`, which is filled before. They write ranks and codes to `slots`, which shares
+        these arrays with `of_lists`, and what else they find, such as ties, to `of_found`.
         """
         self.staged.fill(self._ranges(first, first + len(rows)))
         scores = for_kernel(rows)
@@ -369,9 +369,9 @@ class CardValues:
         if group.group.loses_last:
             sizes = _sizes_without_last(lists, batch)
             of_kernel = of_kernel._replace(sizes=for_kernel(sizes))
-        at = slice(0, len(self.block.queries))
-        # relevance and weight of a level may depend on the counts, from which a lost last item has
-        # been subtracted by now
+        at = slice(0, len(self.block.queries))  # all queries of the block
+        # `group.group` is the group of metrics itself. The relevance and weight of a level may
+        # depend on the counts, from which a lost last item has been subtracted by now
         group.group.grade(batch, queries=self.block.queries, at=at)
         # `spare`: memory in which the kernel keeps the positives of higher levels
         return group.start(of_kernel, self.view.spare, batch)
@@ -392,8 +392,8 @@ class CardValues:
         _, tied, _ = self.found
         values.tied[:] = tied.numpy()
         values.first_level[:] = self.first.numpy()  # (n,): the level of each first result
-        # `batches` are pairs of a group of metrics and its batch, to which the group writes its
-        # sums, which came as one flat tensor
+        # `group` takes its sums from a flat tensor, and writes them to its `batch`; the first part
+        # of each pair in `batches`, `group.group`, is not needed
         for group, (_, batch), flat in zip(
             self.view.groups, self.fast.batches, self.sums, strict=True
         ):

@@ -115,8 +115,8 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
     block is one task, and values are yielded as they arrive.
 
     `files`: the files of the queries' and of the gallery's vectors; `reader`: how workers get the
-    embeddings of a file. The executor raises UsageError if no worker sees the files, or if the job
-    was not made from files.
+    embeddings of a file. The executor raises UsageError if none of the workers sees the files, or
+    if the job was not made from files.
     """
 
     def execute(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
@@ -135,7 +135,8 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
         )
         tasks: dict[Future[Values], int] = {}
         try:
-            # the files' contents, for workers that do not see the files; empty if all see them
+            # the files' contents, which a worker that sees the files reads for those that do not;
+            # empty if all workers see them
             contents = _contents(client, name, files)
             for block in blocks:
                 submitted = client.submit(

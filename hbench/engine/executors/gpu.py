@@ -58,7 +58,8 @@ def on_devices(names: str) -> Execute:
         # metrics are computed and where the positives are in a row of scores.
         plans = [MetricPlan.of(view.ranker, view.scorers) for view in (job, *job.others)]
         cards = [CardJob(job, plans, device) for device in devices]
-        # if the memory is too small, the error tells the free bytes of the first card
+        # float32 products without rounded factors. If the memory is too small, the error tells the
+        # free bytes of the first card
         with exact_products(), _enough_memory(job.ranker, devices[0]):
             # Any card may take any share of the blocks, so the card with the least memory decides
             # how many blocks a share has.
@@ -261,7 +262,8 @@ class CardJob:
         if ranker.listed is not None:
             # sets left-out scores, too
             return _of_lists(rows, ranker.listed.placed(first, first + len(rows)))
-        # the row and column of each left-out score, which becomes −inf, or NaN if it is not finite
+        # the row and column of each left-out score, which becomes −inf, or NaN if it is not finite,
+        # so that the kernels still find the overflow
         queries, columns = sent(ranker.left_out(first, first + len(rows)), self.device)
         rows[queries, columns] = _left_out(rows[queries, columns])
         return rows
@@ -367,9 +369,9 @@ def _enough_memory(ranker: Ranker, device: torch.device) -> Iterator[None]:
     except torch.cuda.OutOfMemoryError:
         scores = ranker.scores
         row = 4 * len(scores.columns) * 2**-20  # MB of one query's float32 scores
-        # A card ranks a share, some blocks at a time, in a third of its free memory. So a share of
-        # one block needs three times its bytes. A block takes 3/5 of --max-memory, hence the factor
-        # 5/3 in the advice, which names a small block that is still quick.
+        # A card ranks some blocks at a time, in a third of its free memory. So for a single block,
+        # three times its bytes must be free. The advice is the --max-memory for small blocks that
+        # are still quick: 5/3 of their bytes, since a block takes 3/5 of --max-memory.
         raise UsageError(
             "the card's memory is too small for a block of scores",
             expected=f"{(scores.block_bytes * 3) / 2**30:,.1f} GB free beside the vectors",

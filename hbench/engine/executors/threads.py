@@ -66,11 +66,12 @@ def on_threads(
         announce(announcement())
     if triangle:
         with _pool(triangle.threads) as pool:
-            # the sorted positives of all queries; None if BLAS does not give s(i, j) = s(j, i) to
-            # the bit: then whole rows are needed
-            if lists := triangle.lists(pool):
+            lists = triangle.lists(pool)  # the sorted positives of all queries
+            if lists is not None:
                 yield from triangle.values(lists, pool)
                 return
+    # Whole rows are computed if there is no triangle, or if `lists` is None because BLAS does not
+    # give s(i, j) = s(j, i) to the bit
     yield from _by_rows(job, plan, blocks, most)
 
 

@@ -165,10 +165,9 @@ class Triangle:
         free = by_thread.copy()  # the Counts that no thread uses at present
 
         def count(block: int) -> None:
-            """Multiply one block with the chunk, and count, in the columns of this tile for its
-            rows
-            and the other way round, how many distractors come before each positive, and which item
-            is first."""
+            """Multiply one block with the chunk. In each row and in each column of this tile, count
+            how many distractors come before each positive of the query, and find which item is
+            first."""
             # the block's queries, with views of their lists and counts
             rows = self._side(block, lists, counts)
             of_columns = free.pop()  # never empty: there is one for each thread of the pool
@@ -236,6 +235,7 @@ class Triangle:
         # `_rows` takes the starts of chunks: range(chunk, chunk + 1) is the last chunk alone, and
         # range(1) the first one
         with self._rows(0, range(chunk, chunk + 1)) as first, self._rows(last, range(1)) as other:
+            # column 0 of `first` is the item at `chunk`, row 0 of `other` that at `of_last.start`
             of_first_block = first[:shared, start - chunk : of_last.stop - chunk]
             of_last_block = other[start - of_last.start :, :shared]
             return np.array_equal(of_first_block, of_last_block.T)
@@ -307,7 +307,8 @@ class Triangle:
                 with self.scores.chunk(start) as chunk:
                     at = start - chunks.start
                     self.scores.multiply_by(chunk, vectors, rows[:, at : at + len(chunk)])
-            # without the rows of the copies that fill up the last block
+            # only rows of queries: `block_vectors` fills up the last block with copies of its last
+            # query
             yield rows[: len(self.scores.rows(block))]
 
     def _finish(self, block: int, lists: SortedPositives, counts: Counts) -> Values:

@@ -259,11 +259,12 @@ def compare_distractors(
     pessimistic: bool,
     above: NDArray[np.int32],
 ) -> bool:
-    """Count every distractor in `above` (P + 1,), in the slot of the first positive after it.
-    Every distractor is compared with every positive, which suits few positives. Return whether a
-    distractor has the score of a positive.
+    """Count distractors in `above` (P + 1,), each in the slot of the first positive after it. Those
+    behind the last positive are not counted, so the last slot is not used here. Every distractor is
+    compared with every positive, which suits few positives. Return whether a distractor has the
+    score of a positive.
 
-    `scores` (n,): of the distractors; those behind the last positive are not counted. `ordered`
+    `scores` (n,): of the distractors. `ordered`
     (P,): the positives' scores, best first. `pessimistic`: whether a distractor comes before a
     positive with the same score.
     """

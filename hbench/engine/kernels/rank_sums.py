@@ -129,8 +129,8 @@ def sum_up(
             if len(ranks) == 0:
                 break
             # Writes hits, precision and gain of this level at each cut, at R and over the whole
-            # list, and returns the precision sum over the whole list. `graded_sum` uses it where
-            # all of these positives count, so that it need not be summed again.
+            # list. Returns the precision sum over the whole list: it is also a term of `graded_sum`
+            # if all of these positives count there, and need not be summed again.
             whole = sum_level(ranks, request, out, query, lowest)
             for h in range(out.graded.shape[1]):
                 grades = Grades(request.relevance[query, h], request.weight[query, h], counts)
@@ -339,8 +339,8 @@ def intersection_sum(ranks: Ranks, higher: Scalar, total: Scalar, harmonic: Floa
 
 @compiled_part
 def graded_sum(ranks: Ranks, levels: Levels, lowest: int, grades: Grades, whole: float) -> float:
-    """Σ (t − t')·(precision sum of the items of relevance ≥ t), over the relevances t for which the
-    lowest level of these items is `lowest`; t' is the next smaller relevance.
+    """Σ (t − t')·(precision sum of the items of relevance ≥ t), over the relevances t that the
+    level `lowest`, but no lower one, reaches; t' is the next smaller relevance.
 
     `ranks`, `levels` (P,): the positives of level `lowest` or finer. `grades`: by level, the
     relevance, the weight (how often an item counts), and the number of items. `whole`: the
@@ -375,8 +375,8 @@ def threshold_of(level: int, lowest: int, grades: Grades) -> tuple[float, bool, 
     level, the relevance, the weight (how often an item counts), and the number of items.
 
     Returns three values: the next smaller relevance; whether there is a term, that is, `lowest` is
-    the lowest level that reaches t, and no level before `level` has the same t; and whether all
-    levels from `lowest` on reach t, with weight 1, so that the term is over the whole list. Levels
+    the lowest level that reaches t, and no level before `level` has the same t; and whether the
+    term is over the whole list, since all levels from `lowest` on reach t and have weight 1. Levels
     without items are ignored. The caller has tested that `lowest` itself has items and reaches t.
     """
     relevance, weight, counts = grades
@@ -387,6 +387,7 @@ def threshold_of(level: int, lowest: int, grades: Grades) -> tuple[float, bool, 
         if counts[other]:
             reaches = relevance[other] >= relevance[level]
             previous = relevance[other] if not reaches and relevance[other] > previous else previous
+            # there is no term if a level below `lowest` reaches t, or a level before has the same t
             is_term &= not (
                 reaches
                 and (other < lowest or (other < level and relevance[other] == relevance[level]))
@@ -412,6 +413,7 @@ def threshold_sum(
         added[level] = reaches[level] * weight[level]
     count = np.int64(0)
     total = 0.0
+    # unsigned indices, so that no access checks for an index from the end
     for index in range(np.uint64(len(ranks))):
         place = np.uint64(levels[index])
         count += added[place]

@@ -103,7 +103,7 @@ def pass_twice(keys: Keys, buffer: Keys, counts: NDArray[np.uint32], low: int, s
     upper = counts[1]
     lower[:], upper[:] = np.uint32(0), np.uint32(0)
 
-    for item in range(np.uint64(len(keys))):
+    for item in range(np.uint64(len(keys))):  # unsigned: no check for an index from the end
         digits = np.uint32(np.uint32(keys[item] - low) >> down)
         lower[digits & mask] += one
         upper[np.uint32(digits >> up) & mask] += one
@@ -235,8 +235,10 @@ def empty(items: int, dtype: np.dtype[np.floating], tie_key: NDArray[np.uint8]) 
     """Buffers for sorting parts that have this many `items` together, by scores of type `dtype`.
     `tie_key` (L + 1,): the key of each level, by which equal scores are ordered, lower first.
     """
-    # the tie key of a level is in the low bits of a key, the code of the score in the bits above;
-    # with more than 3 bits for the tie key, 32 bits are too few for the codes of the scores
+    # The tie key of a level is in the low bits of a key, the code of the score in the bits above.
+    # With up to 3 bits for the tie key, 32 bits are enough for scores between the largest and 2^-32
+    # of that. Parts with smaller scores are sorted more slowly; with more bits for the tie key,
+    # there would be many such parts.
     bits = (len(tie_key) - 1).bit_length()
     kind = np.dtype(np.uint32 if bits <= 3 else np.uint64)
     # Half of all codes are for positive scores, half for negative ones, and `middle` is the code of
@@ -323,7 +325,8 @@ def write_keys(
     have different codes; otherwise keys do not sort as scores do.
 
     `rows` (n, G): the bits of float32 scores. `keys`: a flat array of all parts. `parts.starts`,
-    `parts.ends` (n, L): in column l − 1 the columns of the items of level ≥ l.
+    `parts.ends` (n, L): in column l − 1 the columns of the items of level ≥ l, for levels from
+    `parts.lowest` on. Other items of a part, such as the query itself, count as level 0.
     """
     exact = True
     for row in range(len(parts.begins)):
@@ -361,7 +364,7 @@ def floor_of(bits: NDArray[np.uint32], middle: int) -> tuple[Scalar, bool]:
     smallest = np.uint32(SIZE)
     for item in range(len(bits)):
         size = np.uint32(bits[item] & np.uint32(SIZE))
-        # the smallest size but zero, minus one, is compared with the floor, as sizes must be above
+        # a size is above the floor if size − 1 ≥ floor, so `smallest` is that of these differences
         less_one = np.uint32(size - np.uint32(1))  # zero wraps around to the largest number
         smallest = less_one if less_one < smallest else smallest
         # infinity has its own code, whatever the floor is
@@ -407,10 +410,13 @@ def read_keys(
 ) -> None:
     """Turn the sorted keys in `to` back into scores and levels, and write −inf behind each part.
 
-    `rows` (n, G): the bits of the unsorted scores, from which the floor of each part, the size at
-    which its codes begin, is computed again. `parts`: the columns of each part, from `begins` on,
-    and its place in flat arrays, from `offsets` on, `sizes` (n,) of each. `scores`: the bits of the
-    scores of `to`, a flat array, which are written.
+    A key has the code of a score in its high bits and the tie key of the level in its low bits. A
+    code counts the steps of |score| above the floor of its part, downwards from `coding.middle` for
+    positive scores and upwards for negative ones. The floor is computed again as `write_keys` did.
+
+    `rows` (n, G): the bits of the unsorted scores. `parts`: the columns of each part, from `begins`
+    on, and its place in flat arrays, from `offsets` on, `sizes` (n,) of each. `scores`: the bits of
+    the scores of `to`, a flat array, which are written.
     """
     coding = to.coding
     for row in range(len(parts.begins)):

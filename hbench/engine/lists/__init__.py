@@ -130,7 +130,8 @@ class ListedItems:
             rows=rows,
             places=np.concatenate([np.arange(number) for number in numbers]),
             columns=columns,
-            # what gets −inf: the old columns of the positives, and the left-out items
+            # what gets −inf: `rows` and `columns`, from which the positives are moved away, and the
+            # left-out items
             all_rows=np.concatenate([rows, np.repeat(np.arange(last - first), numbers_left_out)]),
             all_columns=np.concatenate([columns, *left_out]),
         )

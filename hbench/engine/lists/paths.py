@@ -91,8 +91,10 @@ class PathLists:
         self.out = out
         self.size = gallery.size
         self.depth = queries.labels.shape[1]
-        # sets `items`, `starts`, `ends`, `unknown` and `path_of_entry`
+        # sets `items`, `starts`, `ends` and `unknown`, as the class describes them, and
+        # `path_of_entry`: of each path of a query, its number among the different ones
         self._make_ranges(queries, gallery)
+        # the different sets of paths that queries have, and the number of each query's set
         self.sets, self.set_of = _sets_of(queries, self.path_of_entry)
         self.counts = self._count_codes()  # (Q, K): items of each query's list by code
         self._positives_of = lru_cache(SETS_KEPT)(self._positives_of_set)

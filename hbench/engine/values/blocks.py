@@ -257,7 +257,8 @@ class FastColumns:
         the columns of the positives in the rows.
         """
         by_score = workspace.by_score
-        # as many rows at once as fit in the workspace; + 1, since −inf follows each row's positives
+        # as many rows at once as fit in the workspace, where each row's positives are followed by
+        # one −inf, hence + 1
         for some in sort_keys.fitting(parts.sizes + 1, len(by_score.keys)):
             sort_keys.sort(scores[some], parts.of(some), by_score)
             rank_positives.rank_rows(
@@ -272,8 +273,8 @@ class FastColumns:
         to the workspace, where the next group overwrites them.
         """
         block = self.block
-        # Under partial labels, the block's reading gives the level at rank 1, (n,). If a group has
-        # the same reading, the lists that it made are used; else they are made once more below.
+        # (n,): the level at rank 1. Under partial labels, it is that in the lists of levels by
+        # `block.reading`: in those of a group with this reading, or in lists that are made below.
         first = None
         for group, batch in self.batches:  # a group of metrics and its sums
             # the lists of levels that were summed

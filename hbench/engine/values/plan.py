@@ -88,7 +88,8 @@ class MetricGroup:
         `counts` (n, K): how many items of each code a query's list has. The request's relevance and
         weight are only allocated, with the values of an item without relevance that counts once;
         `grade` writes them. `lowest` is the lowest level whose items are ranked, and `tables` are
-        discounts by rank with their sums.
+        discounts by rank with their sums. `binary` asks for the ASI of each level's binary labels,
+        `overlap` for that of all levels, `gain` for the discounted gains of NDCG.
         """
         by_level = counts if self.reading is None else self.reading.counts(counts)
         # (C,): the cuts k of metrics such as R@k, ascending; a metric of the whole list has none
@@ -99,7 +100,7 @@ class MetricGroup:
         shape = (len(by_level), len(self.grades), by_level.shape[1])
         needs = {NEEDS[s.name.base] for s in self.scorers.values()}
         request = rank_sums.SumRequest(
-            counts=by_level.copy(),  # since `add` may subtract a lost item from these counts
+            counts=by_level.copy(),  # as `add` subtracts an item ranked last that is dropped
             cuts=cuts,
             relevance=np.zeros(shape),
             weight=np.ones(shape, np.int64),
@@ -265,6 +266,7 @@ class MetricPlan:
             groups=groups,
             others=others,
             lowest=lowest,
+            # {row: level}: metrics that are undefined for queries whose label ends above the level
             partial_rows=partial_rows(scorers),
         )
 
@@ -289,8 +291,8 @@ class MetricPlan:
 
     def coded(self, parts: sort_keys.Parts, first: int, last: int) -> sort_keys.Parts:
         """The parts of the n queries from `first` to `last` in canonical order, with the ranges of
-        codes in place of those of levels. A part is the `sizes[i]` columns from `begins[i]` on, all
-        positives of query i, and stays. Its ranges by level, `starts` and `ends`, become
+        codes in place of those of levels. The part of query i has all its positives: the `sizes[i]`
+        columns from `begins[i]` on, which stay. Its ranges by level, `starts` and `ends`, become
         (n, 2L − 1) under partial labels: two codes for each level but the finest, which has one."""
         if self.ranker.known is None:  # labels are not partial: codes are levels
             return parts
@@ -331,8 +333,9 @@ class MetricPlan:
         try:
             workspace = self.spare.pop()  # one that no thread uses at present
         except IndexError:  # no check before: another thread could take the last one meanwhile
-            # One query may have most_positives of them. The buffers for sorting and ranking hold at
-            # least ITEMS and RANKS, so that one call of a kernel handles several short queries.
+            # The buffers hold the positives of any one query, at most `most_positives`. They hold
+            # at least ITEMS for sorting, and RANKS for the sums over ranks, so that one call of a
+            # kernel handles several short queries.
             size = max(self.most_positives, RANKS)
             # Under partial labels, positives have codes in place of levels. A reading converts the
             # ranks and codes of a list to ranks and levels, which it writes to `read`.

@@ -150,12 +150,13 @@ def score(
     # `self_rows` is set only if some items were removed from the queries because they have no name
     # (`_without_nameless_queries`)
     if test.self_rows is not None:
-        # the gallery has all items, and the queries those with a name
+        # the gallery, which is the last side, has all items; the queries are those with a name
         number = len(sides[-1].labels) - len(test.ids)
         warnings.append(
             f"{number:,} items without a label are distractors: only ranked, and right for no query"
         )
     if most > 1:
+        # how many items have several paths
         items = sum(side.more.owners for side in sides if side.more is not None)
         warnings.append(several_in_words(items, most))
 

@@ -242,7 +242,7 @@ def sides_with_numbers(
         )
 
     _refuse_other_kinds(columns)
-    _refuse_what_holds_names(columns)
+    _refuse_what_holds_names(columns)  # such as a set of names
     rows = [tuple(map(_text_of, row)) for row in np.concatenate(columns).tolist()]
     levels = tuple(level_names or default_levels(columns[0].shape[1]))
     # an item without a name at any level is a distractor, unless no item has a name: then missing

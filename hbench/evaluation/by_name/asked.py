@@ -261,7 +261,8 @@ def items_answered(calibration: Calibration, data: Dataset, ids: Sequence[str]) 
 
     `calibration`: what the threshold is set on. If it is Others (items of another file or split),
     answers are given to the items of the file that are new or queries of the test. Otherwise it is
-    set on some of the named items: these are all queries of the test and the new items of the file.
+    set on some of the named items, and answers are given to all queries of the test and to the new
+    items of the file.
     """
     answered = to_be_answered(data, ids)
     if isinstance(calibration, Others):

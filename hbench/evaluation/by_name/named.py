@@ -139,8 +139,8 @@ class NamedPictures:
             target: the share of what is said that is to be right, such as 0.95.
             calibrate: the items to set the threshold on, as a mask (N,) or by id; or what
                 `hbench.name` gave for others, from the same source. Default: halves.
-            unit: what the promise is made over: a level, or "query", which promises nothing about
-                new classes. Default: the finest level.
+            unit: what the promise counts: the classes of a level, or "query", each item by itself,
+                which promises nothing about new classes. Default: `unit` of this naming.
 
         Returns:
             Trusted: `threshold`, `levels`, `nodes`, `right_of_said`, `write("answers.csv")`.
@@ -208,8 +208,9 @@ class NamedPictures:
     def _named_items(self, unit: str) -> NamedItems:
         """Return the items on which thresholds are set and measured, with their masses, truth and
         units. The unit of an item is its class at the level `unit` or, for "query", the item
-        itself. Items of one unit are not independent: intervals and the promise count units, and
-        halves are halves of the units.
+        itself. Items of one unit are not independent, so units are counted in intervals and in
+        the promise (that a share of the answers is right). Where thresholds are set on one half of
+        the items and measured on the other, these are halves of the units.
 
         `self.judged` holds the masses along the items' paths, `self.table` the whole naming."""
         # (N,): the number of each item's unit; here every item counts as a query

@@ -98,16 +98,17 @@ class NodeVectors:
                 by_level = self._scores_of_all_nodes([product[part] for product in products])
                 best = [scores.argmax(axis=1) for scores in by_level]
                 at = slice(block.start + part.start, block.start + part.stop)
-                # levels above `first` are filled at the end
+                # both leave the levels above `first` open, which are filled at the end
                 nodes[EACH][at, self.first :] = np.stack(best, axis=1)
                 nodes[DOWN][at] = self._go_down(by_level)
-                # last, since it overwrites the scores of the leaves
+                # SUM comes last, since `_sum_upwards` overwrites the scores of the leaves
                 nodes[SUM][at], masses[at] = self._sum_upwards(by_level[-1], best[-1], scale)
         # levels above the first one with vectors: the ancestors of the node that was found there
         for reader in (EACH, DOWN):  # SUM has nodes at all levels
             for level in range(self.first, 0, -1):
                 nodes[reader][:, level - 1] = self.parents[level][nodes[reader][:, level]]
-        # the masses are those on the path to the finest node of SUM
+        # `masses` are of the nodes on the path from the root to the leaf that SUM found. The nodes
+        # of SUM may be others, since each is the most probable one of its level
         return Readings(nodes, Climb(self.tree.paths[nodes[SUM][:, -1]].astype(np.int32), masses))
 
     def _scores_of_all_nodes(self, products: list[Floats]) -> list[Floats]:

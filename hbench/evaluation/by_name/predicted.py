@@ -211,7 +211,7 @@ def _climb(
             # if a row has more chances than its path has nodes, the last ones belong to the end of
             # the path
             end = int((path >= 0).sum())
-            values = row.by_level[max(len(row.by_level) - end, 0) :][:end]
+            values = row.by_level[max(len(row.by_level) - end, 0) :]
             # if it has fewer, the names began below the coarsest level, and the nodes above them
             # are at least as sure as the first name
             above = values[:1] * (end - len(values))  # the first chance, for each node above

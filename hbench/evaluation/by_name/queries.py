@@ -162,6 +162,7 @@ def asked_by_name(
             "names are scored by labels and the papers' equations",
             expected="a label tree, and --protocol paper",
         )
+    # a ranking has no vectors; the error then says that "asking by name" needs them
     embedded = examined.submission.embeddings("asking by name")
 
     galleries = {}

@@ -134,8 +134,8 @@ def _of_ends(common: Known, of_path: Known, known: Known, lengths: Known) -> dic
     up to where the truth branches off, and down to the end of the truth. too shallow: the answer is
     right, but ends above the truth. too deep: the answer goes on where the truth ends.
 
-    All arguments are numbers of nodes, (N,): `common` to answer and truth, `of_path` of the answer
-    down to the last known level, `known` of the truth, `lengths` of the whole answers.
+    All arguments are numbers of nodes, (N,): `common` to answer and truth, `known` of the truth,
+    `lengths` of the whole answers, `of_path` of the answers without nodes below the truth's end.
     """
     ends_right = common == of_path
     values = {

@@ -157,9 +157,10 @@ def _name_by_neighbours(
     `given`: the gallery, a file or embeddings. `sharpness`: τ in the weights exp(τ · (cosine − 1)).
     """
     manifest = test_of(examined.data)
+    # a ranking has no vectors; the error then says that "naming" needs them
     embedded = examined.submission.embeddings("naming").queries
-    # work in the order of the ids, so that the order of a file's rows does not change any bit.
-    # `of` below restores the order of the test
+    # work in the order of the ids, so that the order of a file's rows does not change any bit;
+    # `.of(np.argsort(order))` below restores the order of the test
     order = order_of_names(manifest)
     items = manifest.items[manifest.query][order]
     # nodes are numbered by their names: the gallery's paths may have names that the tree lacks

@@ -149,9 +149,11 @@ class Trusted:
     def document(self) -> dict[str, Any]:
         """Return the document that `--json` has under the key `trust`. NaN and inf become null.
 
-        It has the promise (the target, the units over which it is made, their number and the number
-        that is needed, the thresholds), the curve of risk against coverage with its area (haurc),
-        and outcomes: of the answers, with fixed thresholds (`fixed`), and of items without a label.
+        It has the promise: the target, the units over which it is made, their number and the number
+        that is needed, the threshold, and those of the two halves of the units, each set on the
+        other half. Then the interval of the share of right answers, the curve of risk against
+        coverage with its area (haurc), and outcomes: of the answers, with fixed thresholds
+        (`fixed`), and of items without a label.
         """
         return {
             "target": self.target,
@@ -247,8 +249,13 @@ def _by_level(outcome: Outcome, levels: tuple[str, ...]) -> dict[str, tuple[int,
 
 def _outcome_document(outcome: Outcome, levels: tuple[str, ...]) -> dict[str, Any]:
     """Convert an outcome for JSON. All values are shares, one number each, null for a share of
-    nothing, except for "items", the number of answers at a level. `levels`: the names of all
-    levels, coarse to fine."""
+    nothing, except for "items", the number of answers at a level.
+
+    "said": of the items that have an answer; "right_of_said": of these answers that are right.
+    "risk" and "coverage" are over all items, also those without an answer: the share with a wrong
+    answer, and the mean of how much of the tree an answer rules out. `levels`: the names of all
+    levels, coarse to fine.
+    """
     by_level = {
         level: {"items": items, "right": _json(right)}
         for level, (items, right) in _by_level(outcome, levels).items()

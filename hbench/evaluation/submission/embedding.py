@@ -144,10 +144,10 @@ class EmbeddingSubmission:
         return tuple(names), []
 
     def refuse_partial(self, data: Dataset) -> None:
-        """Raise SubmissionError if the dataset lists positives pair by pair. Called if labels end
-        above the finest level. Under such partial labels, items of unknown level are left out of a
-        query's list, and the labels say which these are; listed levels do not come from labels. The
-        message speaks of all submissions: partial labels need embeddings, and positives by label.
+        """Raise SubmissionError if the dataset lists positives pair by pair. Called for partial
+        labels, which end above the finest level. They tell which items have an unknown level and
+        are left out of a query's list. This needs levels that come from labels, not from listed
+        pairs. (The message names embeddings, too: partial labels need both.)
         """
         if data.lists:
             raise SubmissionError(

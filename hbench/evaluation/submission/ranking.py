@@ -189,8 +189,8 @@ class RankingSubmission:
         manifest = data.tests[name]
         ranking = self.ranking
         if name in data.lists:
-            # the listed items of each query with their levels, and (L + 1,) the keys of the levels
-            # that order items of equal score
+            # `lists`: the listed items of each query, with their levels; `tie_key` (L + 1,): the
+            # key of each level, by which items of equal score are ordered
             lists = _judged(data, name)
             tie_key = conditions.ties(manifest.tree.depth)
             sequences = pair_labels.sequences_of_ranking(ranking, manifest, lists, tie_key)

@@ -133,8 +133,8 @@ def tried(
         UsageError: bytes that may be packed bits.
     """
     if data.protocol.similarity != "hamming":
-        # An evaluation with the dataset's similarity refuses bytes that may be packed bits. Those
-        # below name a similarity, and would take them for numbers.
+        # Bytes may be packed bits, unless the user names a similarity. The evaluations below name
+        # the dataset's and would take all bytes for numbers, so doubtful ones are refused here.
         given.refuse_bits()
     # not movable: an evaluation may reorder and scale movable vectors in place, and these are
     # evaluated many times
@@ -201,8 +201,9 @@ def _by_exponents(
     report."""
     for alpha in ALPHAS:
         settings = Settings([str(metric)], similarity=data.protocol.similarity, alpha=alpha)
+        # `doubted=False`: no search for doubtful vectors
         value = report(examine(given, data, settings, doubted=False)).scores[str(metric)]
-        # without a search for doubtful vectors (`doubted`); no option of `hbench evaluate` sets α
+        # `options` is empty, as no option of `hbench evaluate` sets α
         words = f"the relevance has the exponent α = {alpha}"
         yield Convention((words,), options="", value=value)
 
@@ -254,7 +255,8 @@ def _relatives(metric: MetricName, levels: Sequence[str]) -> list[str]:
     other levels, and of metrics that are called by the same name. `levels`: coarse to fine. `at`
     drops the level from a name if it is the finest, so that each metric has one name."""
     names = [str(metric)]
-    # AP# and ASI/ are different metrics from AP and ASI, and are returned at their own level only
+    # AP# and ASI/ are not AP and ASI at a level, but metrics of their own, which always state one:
+    # nobody who writes them means another level
     if "level" in metrics[metric.base].takes and not metric.base.endswith(("#", "/")):
         names += [str(replace(metric, level=level).at(levels)) for level in levels]
     # RECALLS: two metrics called recall. RELATIVES: groups of metrics called by each other's names

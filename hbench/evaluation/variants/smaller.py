@@ -231,7 +231,8 @@ def score_smaller(
     Raises:
         UsageError: a similarity whose vectors cannot be cut.
     """
-    # a new submission is not movable: reordering vectors in place would spoil the next size
+    # A ranking has no vectors; the error then says that "a smaller size" needs them. The new
+    # submission is not movable: reordering vectors in place would spoil the next size.
     vectors = EmbeddingSubmission(*given.embeddings("a smaller size").parts)
     if settings.metrics is None:
         settings = replace(settings, metrics=default_metrics(data.levels))

@@ -101,8 +101,8 @@ def _from_file(path: Path, edges: Sequence[str]) -> OtherTree:
     tree, _ = names.tree()  # the second result, the numbers of items of its leaves, is not needed
 
     def paths(own: LabelTree) -> Labels:
-        """Find the paths of the dataset's fine classes in the file, by name. Raises TreeError for
-        classes that the file does not have."""
+        """Find the paths of the dataset's C fine classes in the file, by name: numbers of nodes
+        (C, levels of the file). Raises TreeError for classes that the file does not have."""
         # `own`: the dataset's tree. names[-1] are the names of its C fine classes; NO_CLASS is the
         # name of the class of distractors, which no file has
         missing = sorted(set(own.names[-1]) - {*tree.names[-1], NO_CLASS})
@@ -117,8 +117,8 @@ def _from_file(path: Path, edges: Sequence[str]) -> OtherTree:
         rows = {row[-1]: row for row in class_rows(tree)}
         # the class of distractors gets a node of its own at every level
         rows[NO_CLASS] = (NO_CLASS,) * tree.depth
-        # number nodes by name, like a dataset's own tree: the order of nodes in the file would
-        # change the last bits of a mean
+        # number nodes by name, like a dataset's own tree, and not in the order of the file, which
+        # would then change the last bits of a mean
         of_classes = [rows[name] for name in own.names[-1]]
         _, labels = LabelTree.from_names(of_classes, levels=tree.levels)
         return labels

@@ -141,6 +141,7 @@ def write_pages(audit: Audit, folder: Path) -> Path:
         sections.insert(0, _groups(audit))
     if len(audit.copies):
         sections.append(_copies(audit))
+    # keeps files that the page did not write, such as decisions.csv
     with replacing_folder(folder, KIND) as temporary:
         audit.write(temporary)
         copy_assets(temporary / "assets", PACKAGE)

@@ -114,9 +114,10 @@ def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
     outside = len(points) - len(seen)
 
     def paint(figure: Figure) -> None:
-        """Draw a mark for each row. The line of the front falls in steps, each right after a
-        point."""
+        """Draw a mark for each row, and the front as a line that falls in steps."""
         panel = figure.subplots()
+        # "pre": right after a point of the front, the line falls to the next point, which is the
+        # best in y among the points that are still better in x
         _paint_points(panel, seen, front, line=front, where="pre")
         _label_axes_by_metrics(panel, board, x=metrics[0], y=metrics[1])
         _number_and_name(figure, panel, front)
@@ -175,7 +176,8 @@ def _label_axes_by_metrics(
     """Label the axes that show metrics. If lower values of a metric are better, its axis is
     inverted, so that better is always right and up.
 
-    `x` and `y` are the metrics; `x` is None where the axis shows something else.
+    `x` and `y` are the metrics, in any spelling that `board.key` turns into the one of the rows;
+    `x` is None where the axis shows something else.
     """
     for name, axis in ((x, panel.xaxis), (y, panel.yaxis)):
         if name is not None:

@@ -141,7 +141,11 @@ def draw_mistakes(
 
 def _bars(names: Sequence[str], found: Sequence[Rows], heading: float) -> list[MistakeBar]:
     """List the bars of all runs, grouped by result, with a heading above each group. Positions
-    count from the top; `heading` is the height of a heading in heights of a bar."""
+    count from the top; `heading` is the height of a heading in heights of a bar.
+
+    `names`: of the runs. `found`: for each run, {result, such as "rank 1": the counts (L + 1,) of
+    queries by the level of that result}; all runs have the same results.
+    """
     bars = []
     for group, result in enumerate(found[0]):
         for row, (name, rows) in enumerate(zip(names, found, strict=True)):
@@ -160,7 +164,7 @@ def _name_groups(panel: Axes, tops: Sequence[MistakeBar]) -> None:
     for bar in tops:
         panel.annotate(
             bar.result,
-            (0, bar.place - 0.5),
+            (0, bar.place - 0.5),  # the upper edge of its row: places count downwards
             xytext=(2, 1.5),
             textcoords="offset points",
             fontsize=6.5,

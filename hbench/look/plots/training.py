@@ -119,13 +119,12 @@ def _points(lines: Sequence[Any], per_epoch: int, value: Any) -> Floats:
 
 
 def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawing:
-    """Draw the loss over epochs and, below it, the scores, if there are any: several scores of one
-    run, or one score of several runs.
+    """Draw the loss over epochs and, below it, the scores, if there are any.
 
     Losses with different terms cannot be compared, so each combination of terms has its own panel.
-    `metrics` are the scores to draw; empty means those of METRICS that all logs with scores have,
-    or, if there are none, their first common score by name. If there are several runs, only the
-    first of these scores is drawn.
+    `metrics` are the scores to draw, for any number of runs. If it is empty, they are those of
+    METRICS that all logs with scores have or, if there are none, their first common score by name;
+    for several runs, only the first of these is then drawn.
     """
     # runs that have not been scored yet, or were stopped before that, have only a loss
     scored = [log for log in logs if log.scores]
@@ -140,7 +139,7 @@ def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawin
     kinds_of_loss = list(dict.fromkeys(tuple(log.terms) for log in logs))
 
     def paint(figure: Figure) -> None:
-        """Draw a panel for each combination of terms and, below, one of the scores, over the same
+        """Draw a panel for each combination of terms and, below, one for all scores, over the same
         epochs."""
         panels = figure.subplots(len(kinds_of_loss) + tested, 1, sharex=True, squeeze=False)[:, 0]
         # if there are scores, there is one more panel than kinds: the last, for the scores

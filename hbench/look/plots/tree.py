@@ -205,8 +205,8 @@ def _paint_level(
             rasterized=len(names) > MAX_OUTLINED,  # as pixels, since many outlines make large files
         )
     )
-    # the width of the column's text in points: its share of COLUMN inches, at 72 points per inch,
-    # minus the margins of the picture (0.15 inches) and of the box (3 points)
+    # the width of the boxes' text in points: their share of the picture's COLUMN inches, at 72
+    # points per inch, minus the margins of the picture (0.15 inches) and of the box (3 points)
     space = (COLUMN - 0.15) * 72 * (x[1] - x[0]) - 3
     # not strict: `ends` has one more place than boxes
     for name, top, low, height, fill in zip(names, ends, ends[1:], tall, fills, strict=False):

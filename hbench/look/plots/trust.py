@@ -113,7 +113,7 @@ def draw_trust(curves: Sequence[TrustCurve]) -> Drawing:
             panel.plot(coverage, risk, color=color, linewidth=1.2, label=labels[number])
             if curve.chosen is not None:  # some items are answered at the target
                 panel.plot(*(100 * curve.chosen), "o", color=color, markersize=4, clip_on=False)
-            # with the thresholds in common use, one for each level
+            # a single point, since the fixed thresholds, one for each level, are used together
             panel.plot(*(100 * curve.fixed), "x", color=color, markersize=4, clip_on=False)
 
         percent_axis(panel, "x")

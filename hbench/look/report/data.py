@@ -181,7 +181,7 @@ def _rows_of_results(top: TopLists) -> list[list[Any]]:
     This rank is 0 if the first right result is not known, or is among the listed results.
     """
     lengths = (top.items != NO_ITEM).sum(axis=1)
-    scores = np.nan_to_num(top.scores).round(DIGITS)
+    scores = np.nan_to_num(top.scores).round(DIGITS)  # NaN is not valid JSON
     copies = top.copies.sum(axis=1)
     right = _right_beyond(top, lengths)  # (rank, item, similarity) of each query
 

@@ -107,13 +107,14 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
     ):
         return view
 
-    # (Q,), positive where the first run is better: `goodness` turns the sign of metrics whose lower
-    # values are better
+    # (Q,), positive where the first run is better, also for metrics whose lower values are better
     change = goodness(reported.by, first.values[reported.by] - other.values[reported.by])
     balance = (int((change > 0).sum()), int((change < 0).sum()), int((change == 0).sum()))
     pair = [first.values[reported.by], other.values[reported.by]]
-    finest = reported.manifest.tree.depth - 1  # levels are counted from 0 here
-    classes = class_means(reported.manifest, pair, finest, metric=reported.by)
+    # the finest level; levels are counted from 0 here
+    classes = class_means(
+        reported.manifest, pair, reported.manifest.tree.depth - 1, metric=reported.by
+    )
     # what the first run (means[0]) gains over the other one (means[1]), for each class
     gains = {mean.node: goodness(reported.by, mean.means[0] - mean.means[1]) for mean in classes}
     # the largest loss first, so that the gains are at the end

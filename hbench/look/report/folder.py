@@ -54,6 +54,7 @@ def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) 
         # where the small pictures of items are on the sheets that were just drawn.
         images = images_of(reported, folder)
         pages = _pages(reported, places, images)
+        # the first queries of each chapter, with few results, for the overview
         glimpses = glimpses_of(chapters, len(reported.document.levels))
         pages.write(temporary, "index", glimpses=glimpses, **overview_of(reported))
         if not reported.is_by_name:
@@ -61,6 +62,7 @@ def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) 
             pages.write(
                 temporary, "classes", tables=class_tables(reported), confusions=confusions(reported)
             )
+        # runs whose queries are names; there may be others, whose queries are items (`is_by_name`)
         if reported.named:
             tables = name_tables(reported.named, reported.by)
             pages.write(temporary, "names", tables=tables, named=reported.named)

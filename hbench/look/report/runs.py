@@ -145,14 +145,14 @@ def read_runs(
         by: the metric that ranks queries and classes. Default: H-AP, or the first metric of a
             report without it.
 
-    Raises the errors of `runs_of`; UnknownName for the test or the metric; ComparisonError if names
-    were queries on another dataset; and DataError if a given dataset is not on this disk, or is not
-    the dataset of the reports.
+    Raises the errors of `runs_of`; UnknownName for the test or the metric; ComparisonError if a
+    report with names as queries is of another dataset than the others; and DataError if a given
+    dataset is not on this disk, or is not the dataset of the reports.
     """
     # reports whose queries are names (nodes of the tree) instead of items
     on_names = [path for path in files if _has_names_as_queries(path)]
     named = _named_runs(on_names)
-    # reports on names alone need no dataset, and have a test for each depth, all of which are shown
+    # reports on names alone need no dataset; all their tests, one per depth, are shown as "names"
     if len(on_names) == len(files):
         return Reported(
             runs=named, data=None, test="names", by=_metric(named[0].document, by), named=named

@@ -103,7 +103,8 @@ def view_of(board: Leaderboard) -> BoardView:
 
 def script_of(view: BoardView) -> dict[str, Any]:
     """Collect the data that the page's scripts read: the metrics, the two metrics that are plotted
-    first (`axes`), the values that each row is filtered by, and the standings by every metric.
+    first (`axes`), the values that each row is filtered by, and the standings by every metric. The
+    page has a row, or line, for each result; a result may have several rows of the leaderboard.
     """
     keys = [metric.key for metric in view.metrics]
     # The page shows the results ranked by the leaderboard's metric, and the data name a result by

@@ -214,7 +214,7 @@ def _draw_sheet(sheet: StripSheet) -> Figure:
         for cell in line[1 + len(row.shown) :]:
             cell.set_axis_off()
         for cell, hit in zip(line[1:], row.shown, strict=False):
-            # `row.right`: the first right result, if it comes after the first results
+            # `row.right`, if there is one, is the last of `row.shown`; it alone is marked as right
             _draw_hit(cell, sheet, hit, is_right=hit is row.right)
 
     legend = legend_of(sheet.levels)

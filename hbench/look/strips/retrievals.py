@@ -171,7 +171,7 @@ def lists_of(manifest: Manifest, ranker: Ranker, top: RightResults, similarity: 
         items=positions[top.items],
         scores=scores,
         levels=top.levels,
-        copies=copies_of(scores, similarity),
+        copies=copies_of(scores, similarity),  # (Q, k): which results have the query's vector
         right=right,
     )
 

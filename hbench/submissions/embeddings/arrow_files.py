@@ -207,9 +207,9 @@ def _id_column(kinds: Mapping[str, pa.DataType], file: Path) -> str:
     whole_numbers = []  # considered last, since they may as well be labels
     for name, kind in kinds.items():
         has_id_name = words.folded(name) in words.OTHER_IDS
-        # counts_rows=False: an index must have a name that only programs give, such as
-        # "__index_level_0__". Names such as "index" or "no." do not count: they mean an index only
-        # if the values number the rows, and an index is only used here if its values are texts.
+        # counts_rows=False: only names that programs give, such as "__index_level_0__", mean an
+        # index here. Names such as "index" or "no." mean one if the values number the rows, but
+        # here an index must have texts as values.
         is_index = words.is_index(name, counts_rows=False)
         if (has_id_name or is_index) and _are_texts(kind):
             texts.append(name)

@@ -172,7 +172,7 @@ def _doubts_of_collapse(test: Manifest, given: Embeddings) -> Iterator[str]:
     """
     ranked = np.flatnonzero(test.gallery)
     labels = test.labels[ranked]
-    rows = align(given, test.items[ranked])  # of the items' vectors
+    rows = align(given, test.items[ranked])  # in which rows of `given` the items' vectors are
     if len(ranked) < MIN_ITEMS:
         return
 

@@ -266,12 +266,11 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
     inner_ids = None
     if of_ids is not None:
         listed = held[of_ids]
-        values = listed.tolist() if hasattr(listed, "tolist") else listed
-        inner_ids = as_ids(values, path.name)
+        inner_ids = as_ids(listed.tolist() if hasattr(listed, "tolist") else listed, path.name)
     dtype = str(tensor.dtype).removeprefix("torch.")
     stored = _with_ids(path, numpy_of(tensor), inner_ids, ids, dtype=dtype)
 
-    # for the user: which entries were taken, "" for usual names; or else which file of ids
+    # for the user: which entries were taken or, if all names are usual (""), which file of ids
     return stored._replace(read_as=as_words(name, of_ids) or stored.read_as)
 
 

@@ -99,7 +99,7 @@ def ids_among(
     """
     usual = named(parts, words.SURE_IDS)
     if usual:
-        # chooses among `usual` the one that is in `usual`: any, so this raises if there are several
+        # the only part with a usual name; raises if there are several
         return the_one_named(usual, usual, what, source)
     if given:
         return None

@@ -200,7 +200,8 @@ def _place_of_ids(
     ]
     if len(texts) == 1:
         return texts[0]
-    # integers in the first column number the rows, if it has no name or that of an index
+    # Integers in the first column may number the rows (`counts_rows`) if it has no name, or that of
+    # an index, such as "no."
     may_be_index = not header or words.is_index(names[0], counts_rows=True)
     return 0 if not texts and 0 not in fractions and may_be_index else None
 
@@ -254,13 +255,15 @@ def _said_of_columns(
     first: Sequence[str], ids: int, vectors: Sequence[int], *, header: bool
 ) -> str:
     """Which columns were taken for vectors and ids, in words: by their names in the first row, or
-    without a header by their numbers from 1. "" if they have usual names."""
+    without a header by their numbers from 1. "" for a column of whole vectors and a column of ids
+    with usual names, for which `as_words` has no words. `first[ids]` is "" in a table of pandas
+    with the ids in its index."""
     if not header:
         return (
             f"vectors, of the columns {vectors[0] + 1} … {vectors[-1] + 1}, with the ids of "
             f"column {ids + 1} (without a header)"
         )
-    if len(vectors) == 1:
+    if len(vectors) == 1:  # a column with a whole vector in each cell
         return as_words(first[vectors[0]], first[ids])
     return as_words(
         f"the columns {shorten(first[vectors[0]], 40)} … {shorten(first[vectors[-1]], 40)}",

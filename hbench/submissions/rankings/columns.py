@@ -209,9 +209,9 @@ def _lines_of_rows(path: Path, table: pa.Table, roles: Roles, form: str) -> Line
         pa.chunked_array([texts_of(table[name], str(path))]) for name in (roles.query, roles.items)
     )
     found = lines_with_scores(path, query, item, values if roles.order == BY_SCORE else -values)
-    # A column called score may hold distances. The better sign of this is a column of ranks beside
-    # it (`roles.ranks`) that contradicts the scores. Without ranks, the sign is scores that rise
-    # from line to line. A column that is called rank or distance needs no remark.
+    # A column called score may hold distances. Signs of this are ranks in another column
+    # (`roles.ranks`) that contradict the scores, or, if there are no ranks, scores that rise from
+    # line to line. A column that is called rank or distance needs no remark.
     if roles.ranks:
         remarks = remark_on_ranks(found, _as_floats(table[roles.ranks]))
     else:
@@ -239,8 +239,8 @@ def _read_text_lists(path: Path, text: TextTable, roles: Roles) -> Lines:
     if text.encoding:
         how += f", in {text.encoding}"
     form = f"lists of items under {roles.said}{how}"
-    # Lists have no column of scores, so `value` names none: `_lines_of_lists` expects there, in
-    # words, how the table was understood.
+    # Lists have no column of scores that `value` could name. In its place, `_lines_of_lists` takes
+    # the words that say how the table was understood.
     return _lines_of_lists(
         path, table[roles.query].combine_chunks(), lists, replace(roles, value=form)
     )

@@ -84,6 +84,7 @@ def named_levels_of(
     # repeated items, and those outside the gallery, take up their rank but match no name
     counted = ~repeats(ranking) & (items >= 0) & manifest.gallery[items]
     scores = _scores(ranking)
+    # the lines of a query's list, by its id; without those of items that the query leaves out
     lines_of = _lines_by_query(ranking, manifest, queries, items)
     query_rows = np.flatnonzero(manifest.query)
     gallery_rows = np.flatnonzero(manifest.gallery)
@@ -215,7 +216,8 @@ def _problems_of_items(
     ranking: Ranking, manifest: Manifest, known: Collection[str]
 ) -> list[SubmissionProblem]:
     """Problems with listed items that do not count, one for each cause. `known` are the items of
-    other tests and splits. Only unknown items are fatal, since the metrics define the others."""
+    other tests and splits. Only unknown items are fatal, since the metrics have a rule for each of
+    the other causes."""
     # the names, each once, that are not in the gallery
     gallery = manifest.items[manifest.gallery]
     outside = ranking.names[rows_in(ranking.names, gallery) < 0]
@@ -224,7 +226,8 @@ def _problems_of_items(
     unknown = outside[~elsewhere & ~padded]
     other = outside[elsewhere]
 
-    # one entry for each line, (n,); if the dataset has an item called -1, there is no padding
+    # Whether each line, (n,), is padding: an item called -1, unless the dataset has such an item;
+    # `padded` is False everywhere then
     is_padding = np.asarray(np.isin(ranking.names, PADDING)[ranking.items]) & padded.any()
     list_of = _list_of_line(ranking)  # the list, as the index of its query in `ranking.queries`
     again = np.flatnonzero(repeats(ranking) & ~is_padding)

@@ -117,8 +117,11 @@ def _of_the_net(recipe: Recipe) -> dict[str, object]:
     """Return the settings of images that the net's weights expect, for those that the recipe leaves
     open. No weights are fetched."""
     images = recipe.images
+    # `pools` is as in the model, since `build_backbone` refuses a net that does not fit to it, such
+    # as one of transformers, which always pools
     net = build_backbone(recipe.model.backbone, weights=RANDOM, pools=recipe.model.pooling == "own")
-    size = images.size or net.size  # 0, and empty below, leave it to the net
+    # a setting of the recipe that is 0 (sizes) or empty (the others) is left to the net
+    size = images.size or net.size
     return {
         "size": size,
         "resize": images.resize or side_before_crop(size),

@@ -54,7 +54,8 @@ def rand_augment(settings: Images) -> Prepare:
     random_part = v2.RandomResizedCrop(
         settings.size, settings.scale, SIDES, interpolation=how, antialias=True
     )
-    changes = v2.RandAugment(interpolation=how)
+    changes = v2.RandAugment(interpolation=how)  # two changes, which is torchvision's default
+    # `_varied` adds the flip at the end
     return _varied(settings, [*resize_steps(settings, settings.fit), random_part, changes])
 
 

@@ -83,9 +83,9 @@ def build_backbone(
 
 
 def refuse_unknown_net(name: str) -> None:
-    """Raise UnknownName if SOURCE is unknown or has no net NAME, and ConfigError if `name` is not
-    of this form. Names of other packages' sources and of hubs are not checked, since that would
-    need loading or a connection."""
+    """Check a backbone's `name`, SOURCE:NAME. Raise UnknownName if SOURCE is unknown or has no net
+    NAME, and ConfigError for a `name` of another form. The NAME of other packages' sources and of
+    hubs is not checked, since that would need loading or a connection."""
     source_of(name)  # raises for an unknown source, or a text of another form
     source, _, rest = name.partition(":")
     if source == "hbench":

@@ -225,9 +225,9 @@ def shipped() -> ShippedFiles:
     files = {Path(file.name).stem: parse_toml(file.read_text(encoding="utf-8")) for file in tables}
     # only methods have a table "on", with the setups that they are combined with
     methods = {name: values for name, values in files.items() if "on" in values}
-    # A whole recipe extends a SETUP-METHOD, which is not the name of a file. A setup extends either
-    # another setup, which is the name of a file, or nothing; then `get` returns the setup's own
-    # name, which is that of a file, too
+    # A whole recipe extends a SETUP-METHOD, which is not the name of a file. A setup extends a
+    # setup, whose name is that of a file, or nothing: then `get` returns the setup's own name, so
+    # that it does not count as a whole recipe
     whole = {
         name: values for name, values in files.items() if values.get("extends", name) not in files
     }

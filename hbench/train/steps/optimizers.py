@@ -216,7 +216,7 @@ def _optimizer(
         raise UnknownName("optimizer.name", settings.name, names)
 
     chosen = names[settings.name]
-    if chosen is None:  # an optimiser of timm
+    if chosen is None:  # an optimiser of timm; `lr` changes nothing, since each group has its own
         others: Any = import_module("timm.optim")
         made: torch.optim.Optimizer = others.create_optimizer_v2(
             groups, opt=settings.name, lr=settings.lr, momentum=settings.momentum

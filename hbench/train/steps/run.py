@@ -114,7 +114,8 @@ class TrainingRun:
 
         checkpoints.load_model(folder, self.tested)
         with checkpoints.usable(folder / checkpoints.STATE):
-            # load_model restored the averaged weights only; restore those that learn as well
+            # if there is an average, `self.tested` above is the averaged model; `self.model`, which
+            # learns, has other weights
             if self.average is not None:
                 self.model.load_state_dict(state["weights"])
                 self.average.n_averaged.copy_(state["averaged"])

@@ -73,7 +73,7 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
     # {names on a path, without empty names at the end: how many paths have them}
     rows = Counter(stripped(map(names.__getitem__, path)) for path in _paths(acyclic, tops))
     at_top = tuple(names[root] for root in roots)
-    # its kind, level, node, all nodes concerned, and number of items, which is unknown here
+    # several roots are one problem, of the first root; the number of affected items is unknown here
     several = (
         [TreeProblem(kind="several roots", level="the root", node=at_top[0], where=at_top, items=0)]
         if len(roots) > 1
@@ -89,8 +89,8 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
         )
 
     levels = tuple(graph.graph.get("levels") or ())
-    # if a node has several parents, its name must mean the same node at all levels: the table's
-    # `one_namespace`
+    # a node with several parents may be at several levels, and its name must mean this node at all
+    # of them: then the names of all levels are `one_namespace`
     shared = any(parents > 1 for _, parents in graph.in_degree())
     return NameTable(
         levels=levels if len(levels) == depth else default_levels(depth),

@@ -106,8 +106,8 @@ def _edge_columns_by_values(table: pa.Table) -> EdgeColumns | None:
     be its own parent, and at least two nodes must be both parent and child. The conditions are this
     strict because a table of two levels looks very similar.
     """
-    # Columns that a program added to number the rows are left out. `counts_rows`: a name such as
-    # "no." or "index" may also be that of a column of nodes, so it is not left out by its name.
+    # Columns that a program added to number the rows are left out. `counts_rows=False`: a column
+    # called "no." or "index" is not left out for this name alone, since it may hold nodes.
     columns = [name for name in table.column_names if not words.is_index(name, counts_rows=False)]
     if len(columns) != 2:
         return None

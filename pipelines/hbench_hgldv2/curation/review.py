@@ -187,9 +187,9 @@ def cards_of(material: Material) -> list[list[str]]:
 def make_demo(work: Path) -> None:
     """Run the steps before the review without a network. An existing decisions.yaml is kept.
 
-    The labels are the 162 labels of the released training landmarks that are words (CC BY 4.0,
-    Ramzi et al.), with one landmark each. One reviewer, A, is invented and half way through; the
-    other one is the release itself.
+    The labels are the 162 labels that are words among those of the released training landmarks
+    (CC BY 4.0, Ramzi et al.), with one landmark each. The decisions of reviewer A are invented and
+    half finished; those of the release stand for a second reviewer's.
     """
     # for each landmark its label, group (`hierarchical_label`) and kind (natural or human-made)
     table = DEMO / "train_label_to_hierarchical.csv"

@@ -166,6 +166,8 @@ def _place(landmark: CleanedLandmark, placed: Mapping[str, Placed]) -> LandmarkP
     ((status, group, kind),) = places  # the only one
     if status != "group":
         return LandmarkPlace(group="", kind="", source=status)
+    # unlike `status`, which is that of the class, the landmark's own status is "kept" if it has one
+    # class, and "ambiguous" if it has several
     return LandmarkPlace(group, kind, "labelled" if landmark.status == "kept" else "recovered")
 
 

@@ -67,6 +67,8 @@ def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemar
 
     kept = table.filter(pa.array(in_group))
     rows = [placed for placed in column.placed if placed is not None and placed.status == "group"]
+    # {level: its name for each row}: the kind (the curator's word for what a group is), the group
+    # and the label
     levels = _levels(rows)
     tables.write_sheet(_with_levels(kept, column.name, levels), work / "items.csv")
     pictures = own.pictures or own.table.parent

@@ -20,7 +20,7 @@ from hbench.core.errors import DataError, TreeError
 from hbench_hgldv2.artefact import made_by, read_rows, write_rows
 from hbench_hgldv2.labels.label import Label
 from hbench_hgldv2.wikimedia import api
-from hbench_hgldv2.wikimedia.client import CacheFile, Offline, Rate, opened
+from hbench_hgldv2.wikimedia.client import CacheFile, Offline, RequestsPerSecond, opened
 from hbench_hgldv2.wikimedia.contact import Contact
 from hbench_hgldv2.wikimedia.facts import QID, Entity, FactSource
 
@@ -74,7 +74,7 @@ def run(
     least: Annotated[int, "An ancestor needs at least this many landmarks below it."] = 17,
     contact: Contact = None,
     offline: Offline = False,
-    rate: Rate = 1.0,
+    rate: RequestsPerSecond = 1.0,
     cache: CacheFile = None,
 ) -> None:
     """Propose a taxonomy from P279, next to the curated one.
@@ -168,8 +168,8 @@ def taxonomy(
     other possible parents).
 
     Classes that are too general to say anything (STOP) are left out first. An ancestor is kept if
-    at least `least` landmarks are below it, and at least two kept nodes are directly below it when
-    the ancestors between that are not kept are skipped: else it would only add a level. The
+    at least `least` landmarks are below it, and at least two kept nodes are below it with no other
+    kept ancestor in between: with only one such node, it would merely add a level. The
     parent of a node is the kept ancestor with the highest information content −ln p, where p is the
     ancestor's share of the landmarks; ties are broken by id. Raises TreeError if the result is not
     a tree.

@@ -25,7 +25,7 @@ from hbench_hgldv2.wikimedia.client import (
     SERVERS,
     CacheFile,
     Offline,
-    Rate,
+    RequestsPerSecond,
     Servers,
     opened,
 )
@@ -99,7 +99,7 @@ def run(
     ] = (),
     contact: Contact = None,
     offline: Offline = False,
-    rate: Rate = 1.0,
+    rate: RequestsPerSecond = 1.0,
     cache: CacheFile = None,
     demo: Annotated[
         bool,

@@ -306,7 +306,7 @@ def _entity(content: Mapping[str, Any]) -> facts.Entity:
         parents=tuple(best(claims.get(facts.SUBCLASS_OF, []))),
         n_classes=len(statements),  # of all ranks, unlike `classes`
         preferred=any(statement.get("rank") == "preferred" for statement in statements),
-        combines=bool(claims.get(facts.COMBINES)),
+        combines=bool(claims.get(facts.COMBINES)),  # whether it is an intersection of topics
         revision=int(content.get("lastrevid", 0)),
         # one text for each class; empty if no class has qualifiers, which is usual
         qualifiers=qualifiers if any(qualifiers) else (),

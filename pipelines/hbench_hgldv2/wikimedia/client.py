@@ -59,7 +59,7 @@ SERVERS = Servers()
 
 # the options, besides --contact, of every step that sends requests to Wikimedia
 Offline = Annotated[bool, "Answer from the cache only."]
-Rate = Annotated[float, "Most requests per second."]
+RequestsPerSecond = Annotated[float, "Most requests per second."]
 CacheFile = Annotated[Path | None, "Response cache; by default cache.sqlite in the work folder."]
 
 

@@ -42,8 +42,8 @@ def source(folder: Path) -> facts.FactSource:
     file.
 
     The tables of Commons give the pages. The truthy dump of Wikidata, which has the statements of
-    the best rank, gives the entities and their names and, for `by_category`, the values of
-    P373, "Commons category". `soft_targets` finds nothing:
+    the best rank, gives the entities and their names. Their values of P373, "Commons
+    category", are used to find entities by category. `soft_targets` finds nothing:
     category-redirect templates are in the text of pages, which these dumps do not have.
     """
     tables = {name: _file(folder, f"*-{name}.sql*") for name in ("page", "page_props", "redirect")}

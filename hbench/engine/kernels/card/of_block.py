@@ -128,13 +128,17 @@ def largest(value: Number, shared: Number) -> Number:
 
 @card_part
 def sum_up_before(numbers: Number, size: Number, shared: Number) -> None:
-    """Replace each of the first `size` numbers by the sum of the numbers before it; the last of
-    `numbers` (size + 1,) becomes the sum of all. `shared` (T,): memory that all T threads share.
+    """Replace each of the first `size` numbers by the sum of the numbers before it; the last number
+    becomes the sum of all.
+
+    `numbers`: an array of integers, (size + 1,). `shared`: an array in memory that all T threads
+    share, (T,), for the sums over threads.
     """
     done = int32(0)  # the sum of all numbers before `start`
     # the block takes `at_once()` numbers in a round
     for start in range(0, size, at_once()):
-        # each thread sums up a span of neighbours, and gets the sum of the threads before it
+        # each thread sums up a span of neighbours (`own`); `running` returns the sum of the threads
+        # before it, and that of all threads
         span = span_from(start, size)
         own = int32(0)
         for place in range(span.begin, span.end):

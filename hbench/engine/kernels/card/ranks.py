@@ -184,6 +184,9 @@ def count_and_add_up(row: RankedQuery, buckets: Buckets, listed: Sorted, ranks: 
     """Count the distractors between the sorted positives of one query, and write the ranks, the
     number of positives, and the number of left-out items.
 
+    `buckets`: the table by which a score is looked up among the sorted positives. `listed`: these,
+    best first; `listed.above` counts the distractors between each positive and the one before.
+
     The left-out items in the positives' columns, `begin` to `end`, are those that are not among the
     sorted positives. Those in other columns are counted by `count_distractors`, for each thread.
     """
@@ -314,7 +317,7 @@ def sort_positives(row: RankedQuery, buckets: Buckets, slots: Slots) -> None:
         if score != -INFINITY:  # −inf: the item is left out of the query's list
             cuda.atomic.add(table, part_of(score, buckets), 1)
     cuda.syncthreads()
-    sum_up_before(table, parts, row.sums)  # its last step is `syncthreads`
+    sum_up_before(table, parts, row.sums)  # `row.sums` is shared memory; it ends by `syncthreads`
 
     # each positive goes to the next slot of its part: the start of the part advances to its end
     scores = slots.unsorted_scores[row.query]
@@ -327,7 +330,7 @@ def sort_positives(row: RankedQuery, buckets: Buckets, slots: Slots) -> None:
             codes[slot] = code_of(row.ranges, row.query, column)
     cuda.syncthreads()
 
-    order_parts(row, buckets, slots)
+    order_parts(row, buckets, slots)  # from the unsorted slots to the sorted ones
     cuda.syncthreads()
 
 
@@ -340,7 +343,8 @@ def order_parts(row: RankedQuery, buckets: Buckets, slots: Slots) -> None:
     query = row.query
     unsorted = Slotted(slots.unsorted_scores[query], slots.unsorted_codes[query], keys)
     ordered = Slotted(slots.scores[query], slots.codes[query], keys)
-    # the number of positives is the end of the last part; firsts[BUCKETS] is the number of parts
+    # The number of positives is the end of the last part. firsts[BUCKETS] is the number of parts,
+    # of which each bucket has at least one, so it is never 0. A query without positives has size 0.
     size = buckets.table[buckets.firsts[BUCKETS] - 1]
     for each in range(cuda.threadIdx.x, size, cuda.blockDim.x):
         slot = uint32(each)  # unsigned, as numba adds no code for negative indices then
@@ -349,8 +353,8 @@ def order_parts(row: RankedQuery, buckets: Buckets, slots: Slots) -> None:
         last = uint32(buckets.table[part])
         if last - first <= SHORT:
             copy(unsorted, slot, ordered, place_among(unsorted, slot, first, last))
-        # other threads read a score of this part meanwhile, but only to find the part, which is
-        # that of each of its scores
+        # `sort_part` moves scores while other threads read one of this part; but they only find
+        # their part by it, which is the same for all its scores
         elif slot == first:
             sort_part(unsorted, int32(first), int32(last))
             for place in range(first, last):

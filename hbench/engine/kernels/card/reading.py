@@ -75,8 +75,8 @@ def read_lists(coded: Listed, meaning: Meaning, out: Listed) -> None:
 
     size = coded.sizes[query]
     # `done`: how many items before `start` were removed, and how many are listed. In each turn, the
-    # block handles `at_once()` items, of which each thread takes some neighbouring ones. Running
-    # sums give it both numbers for the items that the threads before it take in this turn.
+    # block handles `at_once()` items, of which each thread takes some neighbouring ones. The items
+    # of the threads before it are counted, in both ways, by running sums over the threads.
     done = Counted(int64(0), int64(0))
     for start in range(0, size, at_once()):
         span = span_from(start, size)
@@ -106,8 +106,9 @@ def count_read(codes: Uint8s, span: Span, meaning: Meaning) -> Counted:
 
 @card_part
 def write_listed(coded: Listed, query: ReadItems, meaning: Meaning, out: Listed) -> None:
-    """Write the ranks and levels of a thread's items that are listed. Items come in order of rank,
-    so each rank is lowered by the number of items that were removed before.
+    """Write the ranks and levels of those items of a thread that stay (`meaning`) at a level above
+    0. Items come in order of rank, so each rank is lowered by the number of items that were removed
+    before.
     """
     # how many items were removed and listed before those of this thread
     removed = query.before.removed

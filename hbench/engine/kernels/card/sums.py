@@ -181,8 +181,9 @@ def sum_query(query: SummedQuery, spare: Spare, work: Work) -> None:
             sum_up_to(query, level, column, work)
         higher = Higher(spare.ranks[level % 2, number], spare.levels[level % 2, number])
         whole = sum_level(query, level, higher, work)  # the precision sum over the whole list
-        # A graded sum has a term for each relevance. Terms of items whose lowest level is this one
-        # are added now: the list has just these items, and if all of them count, `whole` is theirs.
+        # A graded sum has a term for each relevance t, over the items of relevance t or more. The
+        # lowest level of these items may be this one: then the term is added now, as the list has
+        # all of them. It may have others of less relevance; without any, `whole` is the term's sum.
         for each in range(work.request.graded):
             add_graded(query, Graded(each, level, whole), work)
         # all positives above this level are listed, so the counts give their number
@@ -296,11 +297,11 @@ def split(query: SummedQuery, items: Splitting, upper: Higher, request: CardRequ
     ideal order, which puts higher levels first."""
     overlap = 0.0
     exactly = items.exactly  # items of exactly this level that come before
-    above = counted(request.counts, query.number, items.level + 1)
+    above = counted(request.counts, query.number, items.level + 1)  # all items of higher levels
     for item in range(items.span.begin, items.span.end):
         if query.levels[item] > items.level:
-            # of the `item` items before this one, `exactly` are of this level: the others are of
-            # higher levels, and already in `upper`
+            # `item` items come before this one, and `exactly` of them are of exactly this level;
+            # the others are of higher levels, and come before this one in `upper`, too
             upper.ranks[item - exactly] = query.ranks[item]
             upper.levels[item - exactly] = query.levels[item]
         else:
@@ -352,8 +353,9 @@ def add_graded(query: SummedQuery, part: Graded, work: Work) -> None:
     `part.lowest`, and finer ones. So now the terms are added whose items have this lowest level;
     `part.whole` is the precision sum of the whole list.
 
-    By level, for this query and sum: `relevance`, and `weight`, how often an item counts (more than
-    once where a released evaluator takes equal relevances for one level).
+    By level, for this query and sum: `relevance`, and `weight`, how often an item counts in a
+    precision sum (more than once where a released evaluator takes equal relevances for one level).
+    `part.whole` has weights of 1, so `is_whole` is false for others.
     """
     counts = work.request.counts[query.number]
     relevance = work.request.relevance[query.number, part.number]
@@ -380,8 +382,8 @@ def add_graded(query: SummedQuery, part: Graded, work: Work) -> None:
 @card_part
 def sum_threshold(query: SummedQuery, threshold: Number, graded: Number, work: Work) -> Number:
     """Σ_k (1/r_k)·Σ_{j ≤ k} weight_j over the positives whose relevance reaches the threshold. The
-    weight is how often an item counts. `graded`: the number of the graded sum whose relevance and
-    weight, by level, are used."""
+    weight is how often an item counts. Each graded sum has its own relevance and weight of every
+    level; `graded` is the number of the sum."""
     relevance = work.request.relevance[query.number, graded]
     weight = work.request.weight[query.number, graded]
     part = 0.0
