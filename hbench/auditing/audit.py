@@ -87,7 +87,8 @@ class Audit:
     def summary(self) -> dict[str, Any]:
         """The numbers of findings as plain values, with the keys of audit.json.
 
-        The lists "far" and "near" have the number of listed suspects, and bounds on the number of
+        The lists "far" and "near" (suspects whose right class seems to have another parent than the
+        label, or to be a sibling) have the number of listed suspects, and bounds on the number of
         wrong labels, including those beyond the list; None where no bound is known. Levels are held
         out if no node has items in two splits. Completions are items whose labels end early, with
         names for the rest; merges are pairs of siblings that cannot be told apart.

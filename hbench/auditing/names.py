@@ -80,7 +80,7 @@ def _class_most_agree_on(votes: Votes, item: int, level: int) -> tuple[int, floa
 def merges_of(pool: Pool, votes: Votes) -> pa.Table:
     """A table with a row per pair of siblings whose items vote for each other nearly as often as
     for their own class, the most similar first. For a class of one or two items, only its own votes
-    count."""
+    count. All shares are of the votes for either of the two classes."""
     sizes = np.bincount(votes.classes, minlength=len(votes.paths)).tolist()
     cast = _votes_between(votes)  # (one, other) → the votes of the items of `one` for `other`
     found = []

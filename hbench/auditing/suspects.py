@@ -71,10 +71,13 @@ class Suspects(NamedTuple):
 
 def suspects_of(votes: Votes, distances: NDArray[np.float64], *, most: int) -> Suspects:
     """Find the far and the near suspects: items whose label seems to be wrong, and whose right
-    class
-    seems to be far from the label (under another parent) or near it (a sibling).
+    class seems to be far from the label (under another parent) or near it (a sibling).
 
-    An item is in the list of the alternative with more evidence, the far list if both are equal.
+    The evidence against a label is the logarithm of how much likelier the votes of an item's
+    neighbours are under another class. An item is in the list of the alternative with more
+    evidence, the far list if both are equal. Evidence above 0 contradicts the label. Strangeness,
+    how far an item is from its neighbours by the standard of a class, tells whether it would be at
+    home in the other class.
 
     Args:
         votes: the classes of the items and of their neighbours (N, k).

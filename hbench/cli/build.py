@@ -233,6 +233,7 @@ def command(
             expected="NAME and --from-scratch, or --from with your own",
             found="--from and --from-scratch",
         )
+    _refuse_idle_options(is_from_scratch=from_scratch is not None)
     # the pipeline makes the labels as in the paper, instead of reading the released ones
     if name is not None and from_scratch is not None:
         dataset = _from_scratch(specs[name], root, from_scratch, contact)
@@ -262,6 +263,23 @@ def _refuse_own_options(name: str | None) -> None:
             expected="--from with that table or folder",
             found=f"hbench build {name or ''}".rstrip(),
             fix="leave them out: a published dataset has levels and splits of its own",
+        )
+
+
+def _refuse_idle_options(*, is_from_scratch: bool) -> None:
+    """Raise UsageError for options that would do nothing: with --from-scratch those about released
+    files and about a dataset of one's own, without it the address for a pipeline's requests."""
+    if is_from_scratch and (given := given_among({"unofficial", "force"})):
+        raise UsageError(
+            f"{examples(given)} with --from-scratch would do nothing",
+            expected="NAME, --from-scratch, --root, --contact, --out and --cards",
+            fix="leave them out: the labels are made anew",
+        )
+    if not is_from_scratch and given_among({"contact"}):
+        raise UsageError(
+            "--contact is the address for the requests of --from-scratch",
+            expected="both, or neither",
+            fix="leave --contact out: the released labels are read from files",
         )
 
 

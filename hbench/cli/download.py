@@ -173,7 +173,8 @@ def command(
         terminal.say(f"{len(sources)} files of {name} in {folder} are right")
     else:
         _fetch(sources, DownloadOptions(folder, repair, remove_archives), jobs)
-    # at the end, so that everything that can be fetched was fetched
+    # At the end, so that everything that can be fetched was fetched. Whether the files that people
+    # have to fetch are there is not known here: `hbench build` looks for them.
     if spec.manual and not verify_only:
         raise DataError(
             f"files of {name} must be fetched by hand",

@@ -219,13 +219,14 @@ def command(
     Example: hbench evaluate emb.parquet --dataset sop -o mine.json
     """
     execution = extent.of(machine)
-    # {option: value} of options that make no sense for a table of several sizes
+    # {option: value} of options that make no sense for a table of several sizes of the vectors
     of_one_report = {"--check": check, "--remarks": remarks, "--method": method}
     shown_as = "json" if as_json else format_
     smaller.refuse_beside(
         of_one_report | submitted.of_names | files.beside_the_report | extent.given, shown_as
     )
-    # also adds a file of values by query beside the report if --top-k needs one
+    # also adds a file of values by query beside the report if --top-k needs one. `nodes`: the file
+    # of vectors of the tree's names, if these are the queries
     files = _refused_together(files, extent, method=method, nodes=submitted.nodes)
     # check everything that can be refused before a dataset and vectors are read
     reporting.refuse_missing([file, *submitted.paths])

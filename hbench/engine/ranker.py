@@ -177,6 +177,8 @@ class Ranker:
         puts the items of each level side by side for every query. Sets `known` if labels are
         partial, and the attributes that `_take_lists` names. `tie_key` is a function from the
         highest code to the keys that order equal scores, one per code."""
+        # all paths of the queries, and of the gallery, with their items in canonical order; `known`
+        # is by path, `known_of_items` by item
         asked = queries.paths(self.queries)
         lists = PathLists(asked, gallery.paths(self.columns), self.left_out)
         if asked.known is not None:  # some labels end above the finest level

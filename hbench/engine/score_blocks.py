@@ -107,9 +107,9 @@ class Scores:
 
     @property
     def chunk_size(self) -> int:
-        """The number of gallery items that are multiplied at once, a multiple of PANEL. It follows
-        from the data alone, not from the number of threads, because the last bits of a score
-        depend on it."""
+        """The number of gallery items that are multiplied at once, a multiple of PANEL, as BLAS
+        works on panels of items. It follows from the data and the memory, not from the number of
+        threads, because the last bits of a score depend on it."""
         # All sizes are in bytes. A chunk has at most CHUNK, which the cache holds. A small gallery
         # is cut into CHUNKS chunks, unless these become smaller than CHUNK // 4. In blocks of up to
         # TURNED queries the chunk is the left factor of the product, and CHUNK // 2 is fastest.

@@ -109,8 +109,8 @@ def _of_readers(named: NamedPictures, value: str) -> list[Score]:
 
 
 def confusion_of(named: NamedPictures, level: int) -> LevelConfusion:
-    """Count how the reader that `_main` chooses names the items whose truth is known down to a
-    level. Levels count from 0."""
+    """Count how one reader (`sum` or, without it, the only one) names the items whose truth is
+    known down to a level. Levels count from 0."""
     manifest = named.manifest
     names = manifest.tree.names[level]
     # BELOW, the node below the end of a path, is −1, so that it finds the last name
@@ -131,6 +131,8 @@ def confusion_of(named: NamedPictures, level: int) -> LevelConfusion:
             *pairs[:, mistakes].tolist(), counts[mistakes].tolist(), strict=True
         )
     ]
+    # by class: items, share of the class, and shade; "nothing" and names outside the tree have no
+    # column
     matrix = _matrix(pairs, counts, of_class) if len(names) <= MATRIX else []
     right = float((truth == said).mean()) if len(truth) else 0.0
     return LevelConfusion(

@@ -94,7 +94,7 @@ def read(path: Path, levels: Sequence[str], names: Set[str]) -> Predictions:
         # SINTAX writes an id and a lineage, such as d:Bacteria(1.00),p:Firmicutes(0.98)
         if any(_is_with_confidence(line.split("\t")) for line in head.lines):
             return of_table(_table_of_lineages(path), levels, names, path.name)
-    document = _document_in(path)
+    document = _document_in(path)  # a JSON value; None for other files
     if document is not None:
         return _of_found(predictions_in(document, path.name), path.name)
     return of_table(read_sheet(path).table, levels, names, path.name)
@@ -108,7 +108,9 @@ def _document_in(path: Path) -> str | None:
         return None
     text = read_document(path)
     if kind != ".json":
-        text = f"[{','.join(line for line in text.splitlines() if line.strip())}]"
+        # splitlines would also split at line breaks that JSON allows inside texts, such as U+2028
+        lines = [line for line in text.split("\n") if line.strip()]
+        text = f"[{','.join(lines)}]"
     try:
         return text if is_document(text) else None
     except ValueError:  # broken JSON: the reader of tables reports where

@@ -112,8 +112,10 @@ def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
     # may be a curator's mapping, of which `levels_in_mapping` keeps the columns of levels.
     if not chosen.levels and LEVELS_KEY in (table.schema.metadata or {}):
         chosen = replace(chosen, levels=tuple(parse_json(table.schema.metadata[LEVELS_KEY])))
-    if not chosen.levels and is_mapping(table):
+    if not chosen.levels and not chosen.edges and is_mapping(table):
         table, said = levels_in_mapping(table)
+        # named, since a label that is also a group would make the two columns look like edges
+        chosen = replace(chosen, levels=tuple(table.column_names))
         facts.append(said)
     # the columns of parent and child; None if the table has a column for each level
     listed = None if chosen.levels else edge_columns(table, chosen.edges)

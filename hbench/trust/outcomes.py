@@ -125,7 +125,9 @@ def _mean(values: Values) -> float:
 
 
 def curve_of(judged: JudgedClimb) -> RiskCoverage:
-    """Risk against coverage at each threshold at which an answer changes, from ∞ down."""
+    """Risk against coverage at each threshold at which an answer changes, from ∞ down. An answer is
+    the finest node of an item's path whose mass reaches the threshold. Its coverage is how much of
+    the tree it rules out, from 0 at the root to 1 at a leaf."""
     # (E,) each: thresholds, and what changes there in the sums of wrong, judged and covered
     reach, *changes = _changes_of_answers(judged)
     order = np.argsort(-reach, kind="stable")

@@ -120,6 +120,7 @@ def _resnext(recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) ->
     body = resnext_body()
     pretrained = recipe.weights == "imagenet"
     if pretrained:
+        # pooling has no weights, so either way of it gives these
         body.load_state_dict(timm_backbone(RESNEXT, PRETRAINED, pools=True).net.state_dict())
 
     # Prefixes of the names of the layers that are trained: all LAYERS of a net with random weights.

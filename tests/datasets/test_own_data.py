@@ -341,6 +341,8 @@ def test_absolute_paths_below_the_root_become_relative(birds, tmp_path):
         ),
         ([*OF_BIRDS, "--from-scratch", "WORK"], UsageError, "labels of a known dataset"),
         (["hgldv2", "--from-scratch", "WORK"], DataError, "raw files of hgldv2 are not in"),
+        (["hgldv2", "--from-scratch", "WORK", "--force"], UsageError, "would do nothing"),
+        (["hgldv2", "--contact", "me@example.org"], UsageError, "requests of --from-scratch"),
         (["nosuch"], UnknownName, "unknown dataset"),
         (["--from", "missing.csv"], DataError, "does not exist"),
     ],

@@ -183,6 +183,11 @@ def test_numbers_of_categories_without_their_names_are_refused(tmp_path):
         found(tmp_path, document, "results.json")
 
 
+def test_a_line_separator_inside_a_name_ends_no_line(tmp_path):
+    text = '{"item": "a", "candidates": [{"path": "Owls > Eagle\u2028owl"}]}\n'
+    assert found(tmp_path, text, "agent.jsonl") == [("a", ("Owls", "Eagle\u2028owl"), None, ())]
+
+
 def test_an_agent_writes_a_record_a_line(tmp_path):
     text = (
         '{"item": "a", "candidates": [{"path": "Owls > Typical owls", "confidence": 0.7},'

@@ -236,3 +236,13 @@ def test_the_tree_of_inaturalist_2018_comes_back_from_every_format(tmp_path, kin
     path = tmp_path / f"tree{kind}"
     path.write_text(write(tree, kind), encoding="utf-8")
     assert read(path).tree()[0] == tree
+
+
+def test_labels_of_a_curators_mapping_that_are_groups_too_are_no_edges(tmp_path):
+    rows = [("owl", "bird"), ("barn owl", "owl"), ("wren", "bird"), ("jenny", "wren")]
+    lines_of_file = ["class_id,label,status,group,kind,decided_by"]
+    lines_of_file += [f"Q{n},{label},group,{group},bird,a" for n, (label, group) in enumerate(rows)]
+    (tmp_path / "mapping.csv").write_text("\n".join(lines_of_file))
+    found = read(tmp_path / "mapping.csv")
+    assert found.levels == ("group", "label")
+    assert sorted(found.rows) == sorted((group, label) for label, group in rows)

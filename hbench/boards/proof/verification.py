@@ -127,8 +127,8 @@ def checked(row: Row, board: Leaderboard, given: Submission, data: Dataset) -> l
     `given` is what the file holds, and `data` the dataset of the leaderboard.
 
     Raises ComparisonError if the file, a score or another field differs, or if another row has the
-    same file and conditions; SubmissionError if the
-    file cannot be scored, or the leaderboard does not accept its report.
+    same file and conditions; SubmissionError if the file cannot be scored, or the leaderboard does
+    not accept its report.
     """
     assert row.run is not None
     # two rows of one file and the same conditions, of which one names the file by another digest:

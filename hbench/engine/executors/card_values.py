@@ -334,7 +334,8 @@ class CardValues:
         # `fast.batches`: each group of metrics that are sums over the ranks of one list, with the
         # batch that takes its sums
         self.fast = FastColumns(self.block, view.plan)
-        self.width = rows.shape[1]  # columns; `overflows` compares it with the items of each list
+        # columns; the method `overflows` compares their number with the items of each list
+        self.width = rows.shape[1]
 
         queries = len(rows)
         view.rank(rows, self.block.first)

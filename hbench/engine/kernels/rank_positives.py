@@ -237,7 +237,9 @@ def count_distractors(
         for i in range(np.uint64(len(tile))):
             score = tile[i]
             slot: Scalar = np.uint64(before[np.uint64(buckets[i])])
-            slot += np.uint64(ordered[slot] > score)  # no branch, and most often the last step
+            # no branch, and most often the last step; inside, as the last bucket is never empty: it
+            # has the worst positive
+            slot += np.uint64(ordered[slot] > score)
             # If this positive still has the distractor's score or a higher one, the rest of the
             # bucket is searched. If positives tie and come first, a second search (True) passes
             # all of them.

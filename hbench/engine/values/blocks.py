@@ -168,6 +168,7 @@ def _started(view: View, plan: MetricPlan | None, number: int) -> Block:
     sums over ranks by the plan, or by formulas if there is no plan."""
     # a Block may be of several neighbouring blocks, given by a range of their numbers: here of one
     block = Block(view.ranker, range(number, number + 1), len(view.scorers))
+    # `block.adders` are called later, with each part of the scores; nothing is computed yet
     if plan is None:
         fill_by_formulas(block, view.scorers)
     else:

@@ -77,8 +77,9 @@ def _nearest_in_gallery(
         # an item that is also in the gallery is not its own neighbour
         here = (place >= block.start) & (place < block.stop)
         scores[place[here] - block.start, own[here]] = -np.inf
-        # for each neighbour, best first: its row, counted from the first vector of the block, its
-        # place in the list, which is not needed, its column in the gallery, and its cosine
+        # For each neighbour, best first: its row, counted from the first vector of the block, its
+        # place in the list, which is not needed, its column in the gallery, and its cosine. Equal
+        # cosines are ordered by column. An item with −inf, the item itself, is no neighbour.
         rows, _, columns, values = candidates(scores, k).best(k, _by_column)
         parts.append((rows + block.start, columns))
         cosines.append(values.astype(np.float64))

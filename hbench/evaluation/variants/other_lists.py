@@ -146,8 +146,8 @@ def by_other_lists(
         for changes, formula in formulas.items()
     }
     # A truncated list is tried for means of precisions only: there the missing positives count as
-    # 0, while conventions for other metrics differ. A list has all queries but
-    # its own, hence − 1; lists of up to TREC_DEPTH items are not truncated.
+    # 0, while conventions for other metrics differ. A list has all queries but its own, hence − 1;
+    # lists of up to TREC_DEPTH items are not truncated.
     if is_precision and test.query.sum() - 1 > TREC_DEPTH:
         by_lists[(CUT_SHORT,)] = _of_changed(formulas[()], cut_short)
     # CENTRED changes the vectors and not the lists, so it needs a ranking of its own

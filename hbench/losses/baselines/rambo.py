@@ -65,7 +65,8 @@ def recall_loss(
     `scores` (Q, n); `positive` bool (Q, n). `lam`: the strength of the black-box gradient.
     `weight`: maps each r to a loss, such as log(1 + r). `unit`: r is multiplied by it; in the
     released code it is the number of rows divided by n."""
-    # the strength is n·lam, as in `ap_loss`. rank and within (P,): rk and rk⁺ of the P positives
+    # `lam` is for ranks divided by n, so it is multiplied by n for ranks. rank and within (P,): rk
+    # and rk⁺ of the P positives
     rank, within, _ = chosen_ranks(scores, lam * max(1, scores.shape[-1]), positive)
     return weight((rank - within) * unit).sum() / max(1, len(rank))
 
@@ -131,8 +132,9 @@ class ScoreMemory(nn.Module):
             )
         )
 
-        # batches may have lists of different lengths; the shorter lists are filled up with −∞,
-        # which ranks last, and with flags of no positives
+        # With dim 0, the lists of past batches are added, which may have other lengths: the shorter
+        # ones are filled up with −∞, which ranks last, and with flags of no positives. With dim 1,
+        # the rows are always the same, such as the classes, and get more items.
         if self.dim == 0:
             width = max(part.shape[1] for part, _ in every)
             pad = nn.functional.pad

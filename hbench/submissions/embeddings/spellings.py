@@ -133,7 +133,8 @@ def _pairs_by_first_rewriting(
     if not others:
         return None
     for rewriting in rewritings:
-        # only at HALF may a name have several partners, such as the 1.jpg of many folders
+        # At NEARLY_ALL a name with several partners is no pair. At HALF, a lower share, each name
+        # has one of its partners: names such as the 1.jpg of many folders still show the rewriting.
         pairs = _pairs_that_meet(
             sample, others, rewriting, mirrored=mirrored, only_one=share == NEARLY_ALL
         )

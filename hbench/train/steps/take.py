@@ -235,6 +235,7 @@ def update(
         processes=processes,
         scale=run.scaler.scale,
     )
+    # those of the losses' own weights (proxies); `run.embed` averages the gradients of the net
     average_gradients(list(run.objective.parameters()), processes)
     values = torch.stack([total, clip_gradients(run.optimizers, run.scaler), *terms.values()])
     bad = ~values[:2].isfinite().all()  # loss and gradient, (), on the device

@@ -221,6 +221,7 @@ def _chosen(
             continue
         category = landmark.category  # the URL of a page, …/wiki/Category:X; the title is "X"
         title = title_of(category).partition(":")[2] if category else str(landmark.landmark_id)
+        # the image is a part of the page, in its address (a data URL)
         chosen.append((class_id, Example(title, _address(image))))
         if len(chosen) == SHOWN:
             break
