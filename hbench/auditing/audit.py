@@ -193,7 +193,7 @@ def audit(
     # the paths (C, L) and known levels (C,) of the classes, and the class of every item (N,)
     labelled = (pool.manifest.tree.paths.astype(np.int64), pool.known, pool.classes)
     # `nearest` has the 2 k nearest items of each item, k = `neighbours`: twice as many as vote,
-    # since the copies among them do not vote
+    # since the copies among them do not vote. Copies are looked for among the first k.
     votes, distances = votes_of(labelled, nearest, neighbours)
     lists, groups = suspects_of(votes, distances, most=most)
     copies = copies_of(pool, votes, nearest.first(neighbours))

@@ -68,14 +68,15 @@ def contradicted(found: Alternatives, items: Indices) -> Contradicted:
 def groups_of(votes: Votes, found: Contradicted, strangeness: Strangeness) -> list[SuspectGroup]:
     """The groups among items whose neighbours contradict their labels, the largest first.
 
-    A group is kept if it has at least FEWEST items, if at most half as many items of the proposed
-    class look like the class of the group's labels, and if its items fit into the proposed class
-    (`_is_at_home`). Copies of one picture count as one item, since their weights add up to 1.
+    A group is kept if it has at least FEWEST items, if its opposite (the items of the proposed
+    class that look like the class of the group's labels) is at most half as large, and if its items
+    fit into the proposed class (`_is_at_home`). Copies of one picture count as one item, since
+    their weights add up to 1.
 
     Args:
         votes: the classes of all items and of their neighbours.
         found: the items whose neighbours contradict their labels, with the proposed classes.
-        strangeness: how far items are from their neighbours, by the standard of a class.
+        strangeness: how far items are from their neighbours, compared with the items of a class.
     """
     pairs = _items_by_pair(votes, found)
     sizes = [float(votes.weights[each.items].sum()) for each in pairs]
@@ -222,17 +223,17 @@ def _relabel_some(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> li
     fewest = int(np.ceil(FEWEST / LOST))
     large = [label for label, items in enumerate(by_class) if len(items) >= fewest]
     enough = np.array([len(items) > SMALLEST for items in by_class])  # large enough to gain items
-    # one of OF_CLASSES loses items, so that most classes stay unchanged; but at least as many as
-    # are needed to measure a share, and at most SOURCES, for speed
+    # one of OF_CLASSES classes loses items, so that most classes stay unchanged; at most SOURCES,
+    # for speed, and at least FEWEST_SOURCES, below which the caller does not use the result
     sources = rng.permutation(large)[: max(FEWEST_SOURCES, min(SOURCES, len(large) // OF_CLASSES))]
     # a class that loses items, or has gained some, gains no others, so that groups do not mix
     taken = set(sources.tolist())
     flows = []
     for source in sources.tolist():
         is_sibling = votes.parents == votes.parents[source]
-        # only classes with full paths: a label that ends early might not contradict the true one
-        # is_sibling != is_far: the siblings, or if `is_far` the classes of other parents. The
-        # source, its own sibling, is in `taken`.
+        # Only classes with full paths: a label that ends early might not contradict the true one.
+        # The condition is_sibling != is_far is `is_sibling`, or its negation if `is_far`: classes
+        # of other parents. The source, its own sibling, is in `taken`.
         others = np.flatnonzero((is_sibling != is_far) & enough & (votes.known == votes.depth))
         others = np.array([other for other in others.tolist() if other not in taken], np.int64)
         if not len(others):

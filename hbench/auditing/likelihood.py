@@ -80,10 +80,9 @@ class Sample(NamedTuple):
         """The expected second derivatives of the cost by the coefficients, (p, p). `line`: the
         coefficients of the features, (p,). `share`: π, the share of labels that are wrong."""
         chance, steps, _ = self._chances(line, share)
-        # `steps` is the derivative of log p by the log-odds, so that of a chance p is p·steps, and
-        # each label has (p·steps)² / (p (1 − p))
-        # p: the chance that a label with a row's features is a swapped one; the factor in front is
-        # the number of labels with these features
+        # `chance` is p, the chance that a label with a row's features is a swapped one. `steps` is
+        # the derivative of log p by the log-odds, so the derivative of p is p·steps, and each label
+        # adds (p·steps)² / (p (1 − p)). The first factor is the number of labels of the row.
         curves = (self.swapped + self.as_is) * steps**2 * chance / (1 - chance)
         # of the penalty in `cost`, Σ held · coefficient²
         found = np.diag(2 * _held(line))
@@ -96,10 +95,10 @@ class Sample(NamedTuple):
         derivative of the chance's logarithm by the log-odds (`steps`); and the density of labels as
         they are, relative to that of swapped ones (`seen`).
 
-        Labels as they are are a mixture: the share π of wrong ones has the density of swapped
-        labels, and the right ones have that density times exp(−log-odds), where `line` gives the
-        log-odds. With `self.ratio` swapped labels for each label as it is, the chance of a swapped
-        one is ratio / (ratio + density of labels as they are, relative to that of swapped ones).
+        Labels as they are are a mixture. A `share` of them is wrong, and has the density q of
+        swapped labels. The rest is right, and has the density q · exp(−log-odds), where `line`
+        gives the log-odds. With `self.ratio` swapped labels for each label as it is, the chance of
+        a swapped one is ratio / (ratio + density of labels as they are, divided by q).
         """
         # clipped, since exp would overflow, and larger values change nothing
         against = (1 - share) * np.exp(-np.clip(line_of(line, self.features.T), -50, 50))

@@ -113,7 +113,8 @@ def calibrate_sureness(
     Args:
         evidence: computes the alternatives of swapped labels.
         strangeness: computes how strange an item would be in a class.
-        observed: the observed values of the labels as they are, of items with an alternative.
+        observed: evidence and strangeness of the labels as they are, of items that have an
+            alternative of this kind (far or near).
         is_far: whether to fit the curve for far suspects, or for near ones.
     """
     votes = evidence.votes
@@ -213,7 +214,8 @@ def _likely_shares(sample: Sample) -> Ends:
 
     Each of SHARES is tried with the line that fits best with it, the coefficients (p,) of the
     log-odds of "wrong" by the sample's p features. The smallest share gives the lowest sureness.
-    It may be less likely than the largest one (HARDLY_LESS), as a false alarm is worse than a miss.
+    HARDLY_LESS has two limits, by how much the smallest and the largest share may be less likely.
+    The first is wider, as a false alarm is worse than a miss.
     """
     lines = []
     costs = []
@@ -245,8 +247,8 @@ def _sample(both: list[Seen], features: list[Floats], ratio: float) -> Sample:
     is_low = [each.evidence <= 0 for each in both]
     low = [each[some] for each, some in zip(features, is_low, strict=True)]
     whole = np.sort(np.concatenate(low)[:, 0])  # the evidence of both, standardised
-    # bins with equal numbers of labels; repeated values leave fewer bins, and if all labels have
-    # one and the same value, none: they cannot be told apart, and are left out
+    # The edges of bins with equal numbers of labels. Equal edges become one, so there may be fewer
+    # bins. If all labels have the same value, there is no bin, and all of them are left out.
     edges = np.unique(np.quantile(whole, np.linspace(0, 1, BINS + 1))) if len(whole) else whole
     # a row per bin: copies of the first label's row, since labels in bins differ in nothing but the
     # first feature, which becomes the middle of the bin

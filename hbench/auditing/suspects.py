@@ -132,7 +132,8 @@ def _list_of_kind(
 
     Args:
         some: of all N items, the best alternative of this kind, whether the item may be listed, and
-            its group, 0 without one; and the recall of the search for groups.
+            its group, 0 without one; and the share of items, relabelled on purpose, that the search
+            for groups finds.
         evidence: computes the alternatives of labels that are swapped to calibrate the sureness.
         strangeness: computes how strange an item would be in a class.
         most: the largest number of suspects.
@@ -141,6 +142,7 @@ def _list_of_kind(
     everyone = np.arange(len(best.evidence))
     seen = Seen.of(everyone, best, strangeness)
     is_alone = some.group == 0
+    # evidence is −inf for an item without an alternative
     observed = seen.at(np.isfinite(best.evidence) & is_alone)
     curve = calibrate_sureness(evidence, strangeness, observed, is_far=some.kind == FAR)
 
@@ -150,9 +152,9 @@ def _list_of_kind(
     # both are None if the curve cannot be trusted
     at_least, at_most = _numbers_of_wrong_labels(curve, sureness, len(everyone))
     if at_least is not None and at_least < FEWEST_WRONG and not curve.is_apart:
-        # There are so few wrong labels that most of the sure ones may be a handful of items that
-        # merely look like another class, unless hardly any labels are between right and swapped
-        # ones (`is_apart`).
+        # There may be so few wrong labels that most of the sure suspects are right labels of items
+        # that merely look like another class. Only if hardly any labels are between right and
+        # swapped ones (`is_apart`), the sureness stays.
         sureness = np.minimum(sureness, LIKELY)
     odds = curve.odds(seen)[items]
     order = _order(sureness, odds, some.group[items])
@@ -203,10 +205,11 @@ def _numbers_of_wrong_labels(
     """The lower and upper bounds on the number of wrong labels outside of groups; (None, None) if
     the curve is not trusted.
 
-    One estimate of this number is the sum of the `sureness` (S,) of all suspects, except the NaN of
-    those in groups. The others are the number of all `items` times the curve's share of wrong
-    labels, `share`, and times the largest likely one, `most`. The lowest estimate is lowered, and
-    the highest raised, by the variation of a count.
+    There are three estimates of this number: the sum of the `sureness` (S,) of all suspects, except
+    the NaN of those in groups; `curve.share` times the number of all `items`; and `curve.most`, the
+    largest likely share, times that number. The lower bound is the smaller of the first two, and
+    the upper bound the larger of the first and the third, each moved outwards by the variation of a
+    count.
     """
     if not curve.is_trusted:
         return None, None

@@ -334,7 +334,7 @@ def leader(board: Leaderboard) -> tuple[str, str]:
 
 
 def _reprints(row: Row, result: list[Row]) -> bool:
-    """Whether a row belongs to the rows `result`, which print one result: see `joined`."""
+    """Whether a row prints the same result as the rows `result`, by the rules of `joined`."""
     first = result[0]
     if row.run or first.run:  # runs with equal scores are still two results
         return False

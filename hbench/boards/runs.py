@@ -107,7 +107,7 @@ def row_of(document: Document, board: Leaderboard, details: RowDetails = NO_DETA
     addresses = {"url": details.url, "made": details.made or source.made}
     run |= {key: value for key, value in addresses.items() if value}
 
-    printed = {  # in the unit of rows: factor_of is 100 for a fraction
+    printed = {  # as rows print scores: a fraction times 100; `key`: the metric's name in rows
         metric: round(Decimal(factor_of(board.key(metric)) * score.value), PLACES)
         for metric, score in scores.items()
         if score.value is not None

@@ -348,6 +348,7 @@ def submit(
     dataset_name = reported.document.dataset
     # no file of ids and none of the gallery: `embeddings` has all
     given = submitted(embeddings, None, None)
+    # raises if a score or another field differs
     checks = checked(reported.row, reported.board, given, dataset_of(data, dataset_name))
     for doubt in reported.document.doubts:
         say(f"doubt: {doubt}")

@@ -52,13 +52,12 @@ class SubmittedFiles:
         return [(path, self.ids) for path in (file, self.query, self.gallery) if path]
 
     def read(self, file: Path | None) -> Submission:
-        """Read FILE, or the files of --query and --gallery, and apply --leave-out. Raises click's
-        UsageError unless either FILE alone or both options are given."""
-        # refused: no file at all; FILE and --query; FILE and --gallery; --query without --gallery.
-        # The last condition refuses the last two: exactly one of FILE and --gallery is allowed
+        """Read FILE, or the files of --query and --gallery, without the vectors that --leave-out
+        names. Raises click's UsageError unless either FILE alone or both options are given."""
+        options = [self.query, self.gallery]
         asked = file or self.query
-        both = file is not None and self.query is not None
-        if asked is None or both or (file is None) != (self.gallery is not None):
+        fits = None not in options if file is None else options == [None, None]
+        if asked is None or not fits:
             raise click.UsageError("Give either one FILE, or --query and --gallery together.")
         # movable: vectors may be reordered in memory, which saves space
         given = reporting.submitted(asked, self.ids, self.gallery, movable=True)
@@ -257,8 +256,8 @@ def _refused_together(
     """Return the files to write. Raises UsageError, before anything is scored, for options that
     exclude each other or lack another one, and for files that cannot be written.
 
-    --top-k stores results beside the values by query. So these are written, too: without
-    --by-query, to a file next to the report.
+    --top-k stores the first results in a file next to the report. With it, the values by query are
+    written even without --by-query, to a second file next to the report.
     `extent`: what is computed besides the scores. `nodes`: the file of vectors of names, if these
     are the queries.
     """

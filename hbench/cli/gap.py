@@ -136,9 +136,11 @@ def _json_document(gap: Gap, signature: str) -> dict[str, Any]:
 
 
 def _show_gap(document: dict[str, Any]) -> None:
-    """Print the gap of every metric and its bounds, in percentage points. `document`: made by
-    `_json_document`. The second bound uses how many positives have a cosine above .9, and how many
-    negatives one above .6; it is None for other similarities."""
+    """Print, in percentage points, the gap of every metric with its means inside batches and on the
+    whole gallery, and then two upper bounds of the gap of AP. `document`: made by `_json_document`.
+
+    The second bound is for a model with as many positives of a cosine above .9, and as many
+    negatives above .6, as were measured; it is None for other similarities."""
     cells = [
         (
             name,

@@ -145,7 +145,7 @@ def _show_row(name: str, method: str) -> None:
     from hbench.boards.runs import block
 
     rows = rows_of(read_board(name), method)
-    show("\n".join(map(block, rows)).rstrip("\n"))
+    show("\n".join(map(block, rows)).rstrip("\n"))  # `block` writes a row as TOML
     for row in rows:
         if row.run and row.run.made:
             # `typed`: the command as a user types it

@@ -218,8 +218,8 @@ def command(
     """
     _refuse_outputs(output, page)
     promise.refuse_alone()  # --calibrate without --trust
-    # The calibration, on which the threshold is set, is read before anything is named. It decides
-    # which items are named: the test's queries, or new items if others are calibrated on.
+    # The calibration, on which the threshold is set, is read before anything is named, since the
+    # items to be named depend on it (`items_answered`).
     data = table.load(dataset)
     given = source.read(file, data)
     calibration = promise.calibration(data, given, source)

@@ -142,7 +142,8 @@ def command(
                         file, report, data, settings=scoring.settings, machine=machine
                     )
                     document = file_scored.document
-                    if not document.method:  # an earlier report of this file, which is kept
+                    # `report_of` may return a report that was there already, without a method
+                    if not document.method:
                         document = document.model_copy(update={"method": report.stem})
                     documents[model] = document
                     files[model] = report

@@ -202,7 +202,8 @@ def verify_fetched(
     from hbench.boards.proof.addresses import strangers_requester
 
     verdicts: list[RowVerdict] = []
-    # only the leaderboards of this checkout, of all leaderboards, have revisions of git
+    # With a revision and no name, only the leaderboards of this checkout are verified, since only
+    # they have revisions of git. With a name, only its rows are, so deleted files do not matter.
     if name is None and revision:
         paths = sorted(Path(leaderboard.FOLDER).glob("*.toml"))
         # a removed row is a change, too, and gets a verdict

@@ -123,8 +123,8 @@ def _is_deep(text: str) -> bool:
         .replace(b'\\"', b"")
         .translate(TO_SQUARE, NO_MARKS)
     )
-    # Remove strings with the brackets in them. Most are just two quotes by now, for which `replace`
-    # is faster. It may join two strings into one, but moves no bracket into or out of quotes.
+    # Remove strings with the brackets in them. Most are just two quotes by now, and `replace` is
+    # faster for these. It turns "[""]" into "[]", one string, whose brackets are still in quotes.
     marks = re.sub(rb'"[^"]*"', b"", marks.replace(b'""', b""))
     # every pass removes the innermost level; marks that are left over are nested deeper
     for _ in range(MAX_DEPTH):

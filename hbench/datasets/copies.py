@@ -93,8 +93,8 @@ class Copies:
     def remarks(self) -> Iterator[str]:
         """Yield a sentence on the copies with different labels, and one on those with the same
         label, if there are any."""
-        # {the different finest labels of the copies of one picture: the number of these copies}, of
-        # all pictures with the same labels together
+        # For pictures whose copies have different labels: {these labels, by their names at the
+        # finest level (`self.level`): the number of copies of all pictures with these labels}
         across: Counter[Row] = Counter()
         # if all copies of a picture have the same label: all but the first item
         within: list[str] = []

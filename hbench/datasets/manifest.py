@@ -215,7 +215,7 @@ class Manifest:
         hasher = hashlib.sha256(json.dumps([self.levels, sorted(paths)]).encode())
         # ids as bytes and lengths: by bytes alone, "a", "bc" would be the same as "ab", "c"
         offsets, text = bytes_of_texts(self._sorted_items)
-        rows = numbers(self._order, np.dtype(np.uint64))  # (N,) uint64 in Arrow: rows by item
+        rows = numbers(self._order, np.dtype(np.uint64))  # (N,): the rows, sorted by item
         masks = (
             [self.query, self.gallery]
             if self.ignore is None
@@ -226,7 +226,7 @@ class Manifest:
         for column in (np.diff(offsets), text, classes, *(mask[rows] for mask in masks)):
             hasher.update(np.ascontiguousarray(column).data)
         if self.more is not None:
-            # the further paths, sorted by item, then by class; `of` numbers items as in `rows`
+            # the further paths, sorted by item (`of` gives each its place in `rows`), then by class
             more = self.more.of(rows.astype(np.int64))
             classes_of_more = place[more.labels[:, -1]]
             order = np.lexsort((classes_of_more, more.items))

@@ -110,11 +110,11 @@ class Ranker:
         self.left_out = left_out_of(
             queries, ranked, asked=self.queries, columns=self.columns, self_rows=own_rows
         )
-        # (Q,): the items in each list, before any is left out; with several paths `_take_paths`
-        # sets the numbers after that
+        # (Q,): the numbers of items in the lists, with items that are left out; `_take_paths`, for
+        # items of several paths, replaces them by numbers without these items
         self.sizes = np.full(len(self.queries), len(self.columns))
-        self.known: NDArray[np.uint8] | None = None  # (Q,): set below if labels are partial
-        # set where the positives are not ranges of the canonical order; `order` by `relabelled`
+        self.known: NDArray[np.uint8] | None = None  # (Q,): `_take_…` set it if labels are partial
+        # set where positives are no ranges of the canonical order; only `relabelled` sets `order`
         self.arrange: Arrange | None = None
         self.listed: ListedItems | None = None
         self.order: NDArray[np.int64] | None = None
@@ -353,11 +353,11 @@ class Ranker:
         In a finished row, left-out items have −inf, and the items of each code (a level, or under
         partial labels one of two per level) are side by side. `scores` may be changed in place.
         """
-        if self.arrange is None:  # the items of each code are side by side already
+        if self.arrange is None:  # canonical order has the items of each code side by side
             self.mask(scores, first)
             yield 0, scores
             return
-        # arranging copies the rows: some at a time, so that the copy stays small
+        # items have several paths, or other labels: a few rows are copied in another order at once
         at_once = max(ARRANGED_AT_ONCE // scores.shape[1], 1)
         for start in range(0, len(scores), at_once):
             yield start, self.arrange(scores[start : start + at_once], first + start)
@@ -442,17 +442,17 @@ class Ranker:
         other = self._without_digest()  # a copy; its labels, and so its digest, are others
         other.known = None  # a judged pair has one known level
         pairs = PairLists(lists, queries=self.queries, columns=self.columns, depth=self.depth)
-        # Sets the ranges of the levels. `_take_lists` needs the keys of codes that order equal
-        # scores; codes are levels here, so these are the keys of levels.
+        # Sets the ranges of the levels. `_take_lists` takes the keys by which equal scores are
+        # ordered, one per code; codes are levels here, so `tie_key`, one per level, fits.
         other._take_lists(pairs, self.tie_key)
         return other
 
     def columns_of(
         self, queries: NDArray[np.int64], places: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """The input positions (n,) of the gallery items at `places` (n,) of the finished rows of
-        `queries` (n,), which are numbers in canonical order. A place is a column, unless the
-        ranker has lists of positives (`listed`), which it moves behind the gallery.
+        """The input positions (n,) of gallery items. `queries` (n,): numbers in canonical order.
+        `places` (n,): for each of these queries the place of an item in its finished row. A place
+        is a column, unless listed positives (`listed`) are moved behind the gallery.
         """
         columns = places if self.listed is None else self.listed.columns(queries, places)
         items: NDArray[np.int64] = self.columns[columns]

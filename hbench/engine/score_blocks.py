@@ -65,7 +65,7 @@ class Scores:
         self.memory = ample if memory is None else memory
         self.query_rows, self.gallery_rows = rows
         self.dtype = self.gallery_rows.dtype
-        # the bytes left for a block beside the chunks of the gallery that two threads hold
+        # the bytes left for a block, while two threads hold a chunk of the gallery each
         left = self.memory - 2 * min(CHUNK, self.gallery_bytes)
         # A gallery on disk is read once per block, so larger blocks are better: if the caller
         # allows more memory than usual, a block gets up to 3/5 of it. The rest is for the threads
@@ -81,7 +81,7 @@ class Scores:
         self.copies = self.kept is None and self.block_bytes + self.gallery_bytes <= self.memory
         if self.copies:
             self.kept = self.gallery_rows.read(columns)
-        self.spare: list[NDArray[np.floating]] = []
+        self.spare: list[NDArray[np.floating]] = []  # buffers for gathered chunks, to be used again
 
     @property
     def block_bytes(self) -> int:

@@ -222,7 +222,7 @@ class Settings:
         left_out: str = "",
         several: int = 1,
     ) -> Conditions:
-        """Return the functions that these words stand for on a tree with these levels.
+        """Return the functions that the settings' names stand for on a tree with these levels.
 
         Raises UnknownName or UsageError before any work starts.
 
@@ -283,7 +283,7 @@ USUAL = Settings()
 def _refuse_unreleased(protocol: str, *, partial: bool, several: int) -> None:
     """Raise UsageError for labels that the papers' released evaluators do not handle.
 
-    `protocol`: its name, for the error. `partial`: whether paths end above the finest level.
+    `protocol`: the chosen name, for the error. `partial`: whether paths end above the finest level.
     `several`: the largest number of paths that an item has.
     """
     if partial:

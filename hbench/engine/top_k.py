@@ -78,6 +78,7 @@ class TopResults:
         row, place, column, score = found.best(self.k, partial(_tie_keys, ranker, first))
         # results are stored by the input positions of the queries
         at = ranker.queries[first + row]
+        # `columns_of` turns columns of the finished rows of these queries into items
         self.items[at, place] = ranker.columns_of(first + row, column)
         self.scores[at, place] = score
         self.levels[at, place] = _levels(ranker, first, row, column)

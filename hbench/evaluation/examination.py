@@ -130,8 +130,10 @@ def examine(
 
     remarks = [*partial, *_remarks_on_paths(data), *impossible]
     remarks += [*_remarks_on_data(data, whole, left_out), *map(str, problems)]
-    named = _refuse_broken_text(method)  # the name itself, if a report can hold it
-    subject = _subject(given, whole, named, given.doubts(data) if doubted else ())
+    # `_refuse_broken_text` returns the name itself, if a report can hold it
+    subject = _subject(
+        given, whole, _refuse_broken_text(method), given.doubts(data) if doubted else ()
+    )
     return Examined(
         submission=given,
         data=data,

@@ -142,8 +142,8 @@ class Execution:
     ) -> int:
         """Compute this process's share of every test's blocks, and return how many blocks it has.
 
-        With `trees`, blocks are computed under the other trees, too (`edges`: columns of parent and
-        child in their files).
+        With `trees`, the job of each test also computes its blocks under the other trees (`edges`:
+        columns of parent and child in their files).
 
         `execute`: the executor that `open` yields; it keeps the blocks in the folder `resume` of
         the options. `on_test`: called with the name of a test; returns a function that is called

@@ -25,6 +25,7 @@ from hbench.evaluation.measurement import Measurement, OnBlock, Retrieval, job_o
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
+Positions = NDArray[np.int64]
 QUERIES_AT_ONCE = 256
 
 
@@ -54,7 +55,7 @@ class Gap:
 def gap_of(
     test: Retrieval,
     chosen: Conditions,
-    batches: Sequence[Counts],
+    batches: Sequence[Positions],
     *,
     margins: tuple[float, float] = (0.9, 0.6),
     on_batch: OnBlock | None = None,
@@ -94,7 +95,7 @@ def gap_of(
 def _inside_batches(
     test: Retrieval,
     chosen: Conditions,
-    batches: Sequence[Counts],
+    batches: Sequence[Positions],
     shape: tuple[int, ...],
     on_batch: OnBlock | None,
 ) -> tuple[Floats, Counts, Counts]:
@@ -129,7 +130,7 @@ def _inside_batches(
 def _mean_bounds(
     test: Retrieval,
     chosen: Conditions,
-    batches: Sequence[Counts],
+    batches: Sequence[Positions],
     *,
     counts: Counts,
     margins: tuple[float, float],
@@ -173,7 +174,7 @@ def _refuse_no_queries(queries: Counts) -> None:
         )
 
 
-def random_batches(items: int, size: int, seed: int) -> list[Counts]:
+def random_batches(items: int, size: int, seed: int) -> list[Positions]:
     """Split the positions 0 … items − 1, in random order, into batches of `size`. The remainder
     joins the last batch.
     """
@@ -262,10 +263,10 @@ def _own_rows(test: Retrieval) -> Counts:
     return np.arange(queries) if test.gallery is None else np.full(queries, -1)
 
 
-def _within(test: Retrieval, batch: Counts) -> Retrieval:
+def _within(test: Retrieval, batch: Positions) -> Retrieval:
     """Restrict the gallery of a test to one batch (b,) of gallery positions. A query that is in the
-    batch is still left out of its own list. Labels by name are dropped: only released evaluators
-    compare them."""
+    batch is still left out of its own list. The result has no labels by name (`names`), which only
+    released evaluators compare."""
     gallery = test.queries if test.gallery is None else test.gallery
     self_rows = _own_rows(test)
     # (G + 1,): maps a row of the whole gallery to its row in the batch, −1 if it is not there. The
@@ -288,7 +289,7 @@ def _where_positive(inside: Measurement, chosen: Conditions) -> Floats:
 
 
 def _counts_beyond_margins(
-    test: Retrieval, batches: Sequence[Counts], margins: tuple[float, float]
+    test: Retrieval, batches: Sequence[Positions], margins: tuple[float, float]
 ) -> tuple[Counts, Counts]:
     """Count, for each query and batch (Q, b), the positives with a cosine above α, and the
     negatives with a cosine above β. Positives are items of the query's finest class.

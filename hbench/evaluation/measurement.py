@@ -51,11 +51,12 @@ class Retrieval:
         """Restrict the test to the queries at the positions `some`. The gallery keeps all items.
         If the queries were the gallery (`self.gallery` is None), the result has a separate gallery
         of all these items, since only `some` of them are still queries."""
-        # (Q,): each query's row in the gallery. If the queries are the gallery, query q is row q
+        # (Q,): each query's row in the gallery, −1 for none; None if no query is in it. If the
+        # queries are the gallery, query q is row q
         rows = np.arange(len(self.ids)) if self.gallery is None else self.self_rows
         names = None
         if self.names is not None:
-            query_labels, gallery_labels = self.names  # (Q, L) and (G, L), by name
+            query_labels, gallery_labels = self.names  # labels by name, (Q, L) and (G, L)
             names = (query_labels[some], gallery_labels)
         return Retrieval(
             queries=self.queries.of(some),
@@ -85,9 +86,9 @@ def scorers_of(
     names: Labels | None = None,
 ) -> list[ScoreQuery]:
     """Make the scorers that give a report its values: those of every metric under the protocol,
-    then those of every metric under a second one. Under partial labels there is no second protocol.
-    The scorers of all metrics are then followed by those of the lower bounds, and by those of the
-    upper bounds; only metrics that use all levels have bounds.
+    then those of every metric under a second one. Under partial labels there is no second protocol;
+    instead, the scorers of the lower bounds follow, and then those of the upper bounds. Only
+    metrics that use all levels have bounds.
 
     Args:
         conditions: the metrics, the protocol and their settings.
@@ -118,9 +119,9 @@ def job_of(
     """Make the job that computes every metric of every query of a test.
 
     `also`: a second protocol, whose values are computed in the same pass. `memory`: the most bytes
-    held beyond the embeddings. `all_pairs`: whether released evaluators compute values as if the
-    queries were the gallery. If not, they drop the item ranked last of each list. None: true if the
-    queries are the gallery of the test.
+    held beyond the embeddings. `all_pairs`: whether released evaluators treat the queries as their
+    own gallery; they then keep the item ranked last of each list, which they drop otherwise. None:
+    true if the queries are the gallery of the test.
     """
     names = None if test.names is None else test.names[0]  # (Q, L), of the queries
     keeps_last = test.gallery is None if all_pairs is None else all_pairs
@@ -131,9 +132,9 @@ def job_of(
     queries = test.queries
     gallery = test.gallery
 
-    # `known` is None if no label of the test ends early. The conditions are of the whole dataset,
-    # so if they are partial, another test has such labels. The scorers of partial labels need to
-    # know of every item that all its levels are known
+    # `known` is None if no label of this test ends early. The conditions are partial if labels of
+    # any test of the dataset end early. The scorers are then those of partial labels, which need
+    # `known` in every test: here it says that all levels are known.
     if conditions.words.partial and queries.known is None:
         queries = _fully_known(queries)
         gallery = gallery and _fully_known(gallery)

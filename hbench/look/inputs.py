@@ -176,8 +176,9 @@ def examined_embeddings(
     UsageError for a file that has a ranking instead of vectors.
     """
     settings = Settings([metric], similarity=similarity, ties=ties)
+    given = read_embeddings(file, "a picture")  # the error says what needs vectors
     # remarks about the vectors are left to reports: a picture has no space for them
-    return examine(read_embeddings(file, "a picture"), data, settings, doubted=False)
+    return examine(given, data, settings, doubted=False)
 
 
 def ranked_tests(

@@ -83,9 +83,10 @@ def write_page(named: NamedPictures, path: Path, chosen: Trusted | None = None) 
         "readers": readers,
         "values": values,
         "confusions": [confusion_of(named, level) for level in levels],
-        "main": SUM if SUM in named.nodes else readers[0],  # the masses shown are this reader's
+        # the reader whose masses are shown: sum if there are several, else the only one
+        "main": SUM if SUM in named.nodes else readers[0],
         "agreement": agreement_of(named),
-        # by bin of mass and, in each bin, by level
+        # `reliability` has the bins of each level; the page shows the levels of each bin
         "reliability": list(zip(*named.reliability().values(), strict=True)),
         "answered": [stack_of(each) for each in by_target],
         "curve": None if measured is None else curve_of_page(measured, chosen is not None),

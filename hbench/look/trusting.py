@@ -87,9 +87,10 @@ def nodes_of(named: NamedPictures, level: int, chosen: Trusted | None) -> NodeTa
     """
     manifest = named.manifest
     names = named.numbering.names[level]
-    # (N,) each, for every item at this level: 1 right, 0 wrong, NaN unknown or below the end of the
-    # item's path; and the node on the path
+    # (N,): whether each item's node at this level is right, 1 or 0; NaN if that is unknown, or if
+    # the item's path ends above this level
     right = named.judged.right[:, level]
+    # (N,): the node of each item's path at this level
     nodes = named.climb.nodes[:, level]
     labels = manifest.labels[manifest.query]
     # (N,): the items whose label is known down to this level. The number of known levels must be
@@ -132,9 +133,10 @@ def answered_by_target(named: NamedPictures) -> list[Trusted]:
 
 
 def stack_of(trusted: Trusted) -> Answered:
-    """Return the answers at a target, the share of answers that should be right: the share of the
-    items with a known truth that has no answer, and then of those answered at each level; and the
-    share of right ones among the answers."""
+    """Return the answers at a target, which is the share of answers that should be right.
+
+    The result has, of the items with a known truth, the share without an answer and the share that
+    is answered at each level; and the share of answers that are right."""
     by_level = [each.items for each in trusted.outcome.by_level]
     said = sum(by_level)
     # the number of items with a known truth: `trusted.said` is the share of them that is answered;

@@ -95,7 +95,7 @@ class LossBatch(NamedTuple):
     def arguments(self) -> tuple[Any, ...]:
         """Return the arguments with which a loss is called on this batch."""
         among_themselves = self.ref_embeddings is self.embeddings
-        # with pairs, pytorch-metric-learning's order (`batch_of_arguments`) has no self_index
+        # pytorch-metric-learning's arguments have pairs, but no self_index (`batch_of_arguments`)
         if self.pairs is not None:
             references = () if among_themselves else (self.ref_embeddings, self.ref_labels)
             return (self.embeddings, self.labels, self.pairs, *references)
@@ -166,7 +166,7 @@ class BatchLoss(nn.Module):
             indices_tuple, ref_embeddings = ref_embeddings, None
         if indices_tuple is None and ref_emb is None:
             batch = batch_of_arguments(embeddings, labels, ref_embeddings, ref_labels, self_index)
-        elif ref_embeddings is None and self_index is None:
+        elif ref_embeddings is None and self_index is None:  # the other library's keywords
             batch = batch_of_arguments(embeddings, labels, indices_tuple, ref_emb, ref_labels)
         else:
             raise ConfigError(
@@ -399,8 +399,8 @@ class _BlockSum(torch.autograd.Function):
         ranked = embeddings if references is None else references
         needs_grad = ctx.needs_input_grad[:2]  # of embeddings and references
         total = embeddings.new_zeros(())
-        # whether a single block has all pairs: its gradient then replaces the zeros, instead of
-        # being added to them
+        # whether a single block has all pairs: its gradient then replaces the zeros, and nothing is
+        # written to their memory (`written`)
         whole = references is None and len(embeddings) ** 2 <= BLOCK_SCORES
         # gradients of the embeddings (B, D) and of the references (N, D), None if not needed;
         # without references, only the first is used

@@ -199,10 +199,12 @@ def make_buffers(rows: SortedLists) -> OneList:
 
 @compiled_part
 def enter(rows: SortedLists, row: int, buffers: OneList) -> OneList:
-    """Load one of the lists into the buffers: its exponentials e^((s − c)/τ) (N,) around a centre
-    c, of which sigmoids of score differences are formed, and for each level of a positive the
-    weights (N,) that the items have in its sum, by their levels. Weights are loaded only for levels
-    with a relevance above 0, since other levels have no positives.
+    """Load the exponentials and weights of one of the lists into the buffers.
+
+    The exponentials (N,) are e^((s − c)/τ) around a centre c; sigmoids of score differences are
+    formed of them. The weights (N,) of all items, by their levels, are different in the sums of
+    positives of each level, so they are loaded for each level of a positive. Levels without a
+    relevance above 0 have no positives and get no weights.
 
     In the result, `place` (`rows.places[row]`) is where the sums of the list's first positive are
     among those of all lists.
@@ -226,8 +228,8 @@ def enter(rows: SortedLists, row: int, buffers: OneList) -> OneList:
 @compiled_part
 def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
     """Compute Σ_{j ≠ k} weight · step(s_j − s_k) for each positive k of one list, and the slope
-    Σ_j weight · step'(s_j − s_k), which counts down as s_k rises: write both to the places of the
-    positives in `sums` (2, P).
+    Σ_j weight · step'(s_j − s_k), at which this sum falls as s_k rises. Write both to the places of
+    the positives in `sums` (2, P).
 
     The step at a difference t is σ(t/τ), plus `shape.start` for t ≥ 0; for t > δ it is the line
     `shape.beyond` + ρ(t − δ); for t < −`shape.reach` it is 0. Items are sorted by descending score.
@@ -277,8 +279,9 @@ def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
         )
         # `start` for each item not below k, except for those on the line: `shape.beyond` has it
         jump = shape.start * (above[level] - beyond[level])
-        # The window includes k itself, whose step, at a difference of 0, is ½ + start. Its slope
-        # stays: in the gradient, `list_slopes` adds the same for k as an item, and both cancel out.
+        # The window includes k itself, whose step, at a difference of 0, is ½ + start. Its slope is
+        # not subtracted: `list_slopes` adds it with the opposite sign, since k is also an item of
+        # its own window there.
         itself = one.weight[level, item] * (0.5 + shape.start)
         sums[0, place], sums[1, place] = (
             value + line + jump - itself,
@@ -296,13 +299,13 @@ def list_slopes(one: OneList, shape: StepShape, factors: Floats, gradient: Float
     The windows are those of `list_sums`: the items from δ (`shape.delta`) above a positive to
     `shape.reach` below it, where the step is a sigmoid. For the items more than δ above a positive,
     the step is a line of slope ρ, so the positive adds the same to each of these items, apart from
-    their weights. This share is noted in `lines` at the place where these items end, and the notes
-    are summed up at the end.
+    their weights. This share is noted in `lines` at the first place behind these items, where the
+    window begins, and the notes are summed up at the end.
     """
     number = len(one.scores)
     place = one.place  # of the next positive, among those of all lists
-    # The score around which `one.exponential` was computed when the list was loaded. Below it,
-    # `centred` computes them anew around a positive whose exponential would be nearly 0.
+    # The score around which the exponentials are computed, at first that of the loaded list. If the
+    # exponential of a positive would be nearly 0, `centred` computes them anew around the positive.
     centre = one.scores[0] - SPAN * shape.tau
     first = 0  # the start of the window
     last = 0  # the end of the window
@@ -366,9 +369,9 @@ def centred(one: OneList, score: Scalar, tau: float, centre: Scalar) -> Scalar:
 def window_sums(
     exponential: Floats, weight: Floats, itself: Scalar, work: Floats
 ) -> tuple[Scalar, Scalar]:
-    """Compute Σ w σ and Σ w (σ − σ²) of a window. The four quarters of the window are first added
-    item by item, which no addition has to wait for. This shortens the running sum, in which each
-    addition waits for the one before, to n/4 items.
+    """Compute Σ w σ and Σ w (σ − σ²) of a window. First, the i-th items of the four quarters of the
+    window are added to each other, for all i, which do not depend on one another. This shortens
+    the running sum, in which each addition waits for the one before, to n/4 items.
 
     `exponential`, `weight` (n,), where n is a multiple of LANES = 4: e^((score − centre)/τ) of the
     window's scores, for any centre, and the weights of its items. `itself`: the exponential of the

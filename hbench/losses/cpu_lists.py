@@ -163,11 +163,11 @@ class _CompiledSums(torch.autograd.Function):
         gradient with respect to the only output of `forward`, the sums. The three arguments of
         `forward` that are not tensors get None."""
         of_sums = upstream[0].double().numpy()
-        # (2, P): for each positive k the gradient with respect to its sum Σ_j step(s_j − s_k), and
-        # what this adds to the gradient of its own score s_k. `slopes` (P,) is the sum of the
-        # slopes of these steps. The sign is negative, since the sum decreases when s_k increases.
+        # (2, P), for each positive k: the gradient with respect to its sum Σ_j step(s_j − s_k), and
+        # the part of the gradient with respect to s_k that comes from this sum. When s_k increases,
+        # the sum decreases by the sum of the slopes of these steps, `slopes` (P,).
         factors = np.stack([of_sums, -of_sums * ctx.slopes])
-        gradient = np.empty(ctx.rows.scores.shape, np.float32)
+        gradient = np.empty(ctx.rows.scores.shape, np.float32)  # `step_slopes` writes all of it
         _by_threads(
             lambda part, to: step_slopes(part, ctx.step_shape, factors, to), ctx.rows, gradient
         )

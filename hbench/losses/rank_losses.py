@@ -61,7 +61,8 @@ class RankLoss(BatchLoss):
             relevance: computes the relevance of each level.
             split: maps the relevance of each level, (Q, L+1), to flags (Q, L+1, L+1), which tell
                 for a positive of each level which levels are less, and which are more relevant.
-            own_level: maps the depth L to the level of a query in its own list; L + 1 is outside.
+            own_level: maps the depth L to the level that a query has in its own list; L + 1 leaves
+                the query out of the list.
             extra: maps scores (Q, N), levels (Q, N) and L to scores and levels with columns added;
                 None for no added columns.
         """
@@ -147,8 +148,9 @@ def suprank(
     offset: float | None = None,
     start: float = 0.5,
 ) -> RankSteps:
-    """The steps of SupRank: the surrogate S for less relevant items, and the exact step (None) for
-    other items, and in H-rank for all (`above`, `within`). `steps.SupRank` explains the parameters.
+    """The steps of SupRank. In the rank, less relevant items have the surrogate S, and the others
+    the exact step (None). In H-rank (`above`, `within`) all items have the exact step.
+    `steps.SupRank` explains the parameters.
     """
     surrogate = SupRank(tau, rho, delta, offset, start)
     return RankSteps(less=surrogate, others=None, above=None, within=None)
@@ -182,7 +184,7 @@ def fine_label() -> Relevance:
     def relevance(counts: Tensor) -> Tensor:
         """The relevance of each level in each list, (Q, L+1): 1 in the last column, 0 elsewhere.
         Of `counts` (Q, L+1), only shape, dtype and device are used."""
-        # the sum counts the columns, 1 … L+1, of which the last is the finest level
+        # the cumulative sum of ones numbers the columns 1 … L+1; the last one is the finest level
         return (counts.new_ones(counts.shape).cumsum(-1) == counts.shape[-1]).to(counts)
 
     return relevance

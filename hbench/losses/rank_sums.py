@@ -314,14 +314,14 @@ class _StepSums(torch.autograd.Function):
         upstream = torch.cat([grads[0], grads[0].new_zeros(1)])
         result = torch.zeros_like(scores)
         for tile in _tiles(scores, ctx.pairs, ctx.layout):
-            # (q, k, j), by query, positive (padded to k) and item; `tile.weight` (q, j) are the
-            # weights of the items in the sums of these positives
+            # (q, k, j), by query, positive (padded to k) and item. A tile's positives have one
+            # level, so all have the same weights of items, `tile.weight` (q, j).
             slope = ctx.pairs.step.slope(tile.scores[:, None, :] - tile.own[:, :, None])
             of_tile = upstream[tile.place]
             to_items = torch.einsum("qkj,qk->qj", slope, of_tile) * tile.weight
             to_positives = torch.einsum("qkj,qj->qk", slope, tile.weight) * -of_tile
-            # `tile.column` (q, j) has every item once, so `scatter` writes. A positive may be among
-            # the items, and padding adds 0 to item 0, hence scatter_add for the positives.
+            # `tile.column` (q, j) has no item twice, so `scatter` need not add. A positive may be
+            # among the items, and padding adds 0 to item 0, hence scatter_add for the positives.
             rows = scores.new_zeros(len(tile.query), scores.shape[1]).scatter(
                 1, tile.column, to_items
             )

@@ -144,8 +144,8 @@ def unknown_ranges(
     that share level l with the query and may, or may not, share a finer one.
 
     If the label of the query ends at level l, these are all items of its node at l. If it goes on,
-    these are the items whose labels end at that node. All of them have the same labels, also at the
-    unknown levels, so they are adjacent in canonical order, which sorts items by their labels.
+    these are the items whose labels end at that node. Labels that end at one node are equal, also
+    at the unknown levels, so such items are adjacent in canonical order, which sorts by label.
 
     Args:
         queries: labels (Q, L).

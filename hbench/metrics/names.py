@@ -191,11 +191,11 @@ class MetricName:
     ) -> dict[str, Any]:
         """Return the keyword arguments for the metric's function.
 
-        `levels`: the names of the levels, coarse to fine. `relevance`: that of H-AP if the name
-        states none. Raises UsageError for arguments of other types (`checked`), a level that does
-        not exist, or weights that are no numbers.
+        `levels`: the names of the levels, coarse to fine. `relevance`: of H-AP, if the name states
+        none; None: `alpha()`. Raises UsageError for arguments of other types (`checked`), a level
+        that does not exist, or weights that are no numbers.
         """
-        at = self.at(levels)
+        at = self.at(levels)  # this name, with the level None if it is the finest
         given = dict(self.parameters)
         # (L,) floats, from a text such as "0.2:0.8"
         weights = _numbers(str(self), given["weights"]) if "weights" in given else None

@@ -100,11 +100,11 @@ def at_level(depth: int, level: int) -> Reading:
     """The reading for metrics of one `level` out of `depth`. The positives, as level 1, are the
     items that are known to be at that level or a finer one. Items that may or may not be positives
     are left out."""
-    lowest, is_known = _codes(depth)  # (2L,) each: by code
+    # (2L,) each, by code: the lowest level that it may stand for, and whether that is its level
+    lowest, is_known = _codes(depth)
     positive = lowest >= level
-    return Reading(
-        name=f"level {level}", stays=is_known | positive, level=positive.astype(np.uint8)
-    )
+    stays = is_known | positive  # the others may or may not be positives
+    return Reading(name=f"level {level}", stays=stays, level=positive.astype(np.uint8))
 
 
 def _codes(depth: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:

@@ -141,8 +141,9 @@ def by_test(document: Document) -> PrintedTable:
 
 
 def by_tree(document: Document) -> PrintedTable:
-    """A table with a line per tree, the dataset's own first, and a column per metric of all levels.
-    It has no lines if there is no other tree.
+    """A table with a line per tree, the dataset's own first. It has a column for each metric that
+    takes all levels together, such as H-AP, since only these have scores under other trees. It has
+    no lines if there is no other tree.
 
     A cell is the score and, in brackets, its paired difference from the score under the own tree,
     ± half the 95 % interval of the difference.

@@ -263,7 +263,7 @@ def _with_levels(
     `rest`: the columns without a role so far; `of_items`: whether a row is an item. In a table with
     a row per class, all columns are assumed to be there on purpose.
     """
-    notes: list[str] = []
+    notes: list[str] = []  # `columns` has none so far
     left_out = dict(columns.left_out)
     # if any column shows that this is a table of taxa, only columns called like ranks are levels
     if by_rank := _rank_columns_of_taxa([*rest, *left_out, columns.item or ""], rest):
@@ -334,7 +334,7 @@ def _in_nesting_order(columns: list[ColumnValues]) -> list[ColumnValues]:
 
     Columns that nest in the table's order keep it. Others are sorted by their numbers of classes if
     they nest then, all numbers differ, and most classes of some column contradict the table's order
-    (a few names with two parents are mistakes). Else the table's order stays.
+    (few classes that contradict it are taken for mistakes). Else the table's order stays.
     """
     if _nests(columns):
         return columns

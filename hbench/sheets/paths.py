@@ -43,8 +43,8 @@ def separator_of(values: Iterable[str]) -> str | None:
         paths = [split_path(value, mark) for value in holding]
         first = {path[0] for path in paths if path}
         later = {name for path in paths for name in path[1:]}
-        # values without the separator must be first names of paths; if there are fewer first names
-        # than values, some paths begin alike
+        # Each value without the separator must be the first name of some path. Some paths must
+        # begin alike, so there must be fewer first names than values.
         alone = {split_path(value, mark)[0] for value in different if separator not in value}
         if alone <= first and len(first) < len(different) and not (mark == "|" and first & later):
             return mark

@@ -240,8 +240,8 @@ def _read_with_closed_quotes(
     if line:
         file.dialect = dialect = without_quotes(dialect)
         table = None
-    # Two cases have no table. If the dialect changed, the content is parsed again. If it could not
-    # be parsed although no quote is open, parsing it again raises the same error.
+    # `table` is None in two cases. After a change of the dialect, the content is parsed by the new
+    # one. After an ArrowInvalid that no open quote explains, parsing again raises the same error.
     return _parse_text(content, dialect, columns) if table is None else table, file.words
 
 

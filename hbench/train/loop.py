@@ -149,7 +149,7 @@ def train(
         refuse_folder(out, recipe, resume=resume)
         for remark in remarks_on(recipe, ready.steps_per_epoch):
             on_remark(remark)
-        if ready.held is not None and (few := remark_on_few(ready.held)):
+        if ready.held is not None and (few := remark_on_few(ready.held)):  # "": enough
             on_remark(few)
 
     with _alone_in(out, processes), _interrupts_told(out):
@@ -179,11 +179,11 @@ class PreparedRun(NamedTuple):
 
 
 def prepare_run(recipe: Recipe, whole: Dataset, world: int = 1) -> PreparedRun:
-    """Fit a recipe to its dataset, and refuse recipes that cannot be trained before any weights or
-    images are loaded.
+    """Fill in the sizes that a recipe leaves open, and refuse recipes that cannot be trained before
+    any weights or images are loaded.
 
     `whole`: the dataset with training and test items. `world`: the number of processes that share
-    each batch. Returns the fitted recipe, the dataset without the held-out classes, the held-out
+    each batch. Returns the filled recipe, the dataset without the held-out classes, the held-out
     classes or None, and the steps of an epoch. Raises UnknownName, ConfigError and DataError."""
     refuse_choices(recipe)  # unknown names, and settings that do not go together
     refuse_several(training_manifest(whole))  # losses support one path for each item only
@@ -238,10 +238,10 @@ def _train_and_score(
         if held is not None:
             # a barrier: the other processes wait until the first has written the checkpoint
             gather_objects(None, processes)
-            checkpoints.load_model(checkpoints.best(out), run.tested)  # the best weights are tested
+            checkpoints.load_model(checkpoints.best(out), run.tested)  # the best, for the tests
             if processes.first and run.best is not None:
                 watch.on_remark(which_is_scored(run.best, recipe, ready.steps_per_epoch))
-        # a trial of a sweep (not recipe.tested) is scored on held-out classes, never on the tests
+        # a sweep's trial (the flag recipe.tested is off) is scored on held-out classes, not tests
         scored = data if recipe.tested or held is None else held
         if processes.first:
             # announced, since it takes a while
@@ -358,7 +358,7 @@ def _score(
         # `run.tested` is the model with averaged weights, if the run averages them; every process
         # embeds a part, and all get all vectors (N, D)
         vectors = embed_all(run.tested, data.name, manifest, recipe, processes)
-    except DataError as error:  # the advice keeps the trained net, which may have taken hours
+    except DataError as error:  # after hours of training: advise how to go on with the kept net
         fix = (
             f"the net is trained and kept: {_resumed(out)} embeds again, once it is mended; "
             f"hbench embed {out} -d {data.name} --skip-unreadable --out {out / EMBEDDINGS} embeds "

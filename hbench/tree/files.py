@@ -109,7 +109,8 @@ def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
     # how the file is written, if that is unusual for its suffix
     facts = [found.written] if found.written else []
     # If the user names no levels, the file's metadata may do so. If the metadata do not, the table
-    # may be a curator's mapping, of which `levels_in_mapping` keeps the columns of levels.
+    # may be the one in which a curator maps labels to groups (a mapping), of which
+    # `levels_in_mapping` keeps the columns of levels.
     if not chosen.levels and LEVELS_KEY in (table.schema.metadata or {}):
         chosen = replace(chosen, levels=tuple(parse_json(table.schema.metadata[LEVELS_KEY])))
     if not chosen.levels and not chosen.edges and is_mapping(table):
@@ -138,6 +139,7 @@ def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
             facts.append(f"the column {columns.levels[0]} holds paths, separated by {mark}")
     sizes = _sizes(names)  # the number of nodes at each level
     facts += [
+        # the levels of `names`: a single column of paths has become several levels by now
         levels_in_words(TableColumns(None, names.levels), sizes),
         *columns.notes,
         *remark_on_single_classes(names.levels, sizes),

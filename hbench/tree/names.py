@@ -146,8 +146,8 @@ class NameTable:
 
         Raises TreeError, which names the nodes, if the table does not form a tree.
         """
-        # the error shows the first problem, of the source if it has one, else of a short row; and
-        # the number of short rows if there are any
+        # The error shows one problem: the source's first one or, if it has none, the first short
+        # row. It also states the number of short rows, if there are any.
         short = [row for row in self.rows if len(row) < len(self.levels)]
         if self.broken or short:
             first = self.broken[0] if self.broken else next(_ragged(self))
@@ -171,7 +171,7 @@ class NameTable:
             array, levels=self.levels, names=[list(number) for number in numbers]
         )
         items = np.zeros(len(tree.paths), np.int64)
-        np.add.at(items, labels[:, -1], list(self.rows.values()))
+        np.add.at(items, labels[:, -1], list(self.rows.values()))  # the numbers of items of rows
 
         return tree, items
 
@@ -213,8 +213,8 @@ def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
         found = places.get(node) or {
             row for name in places if name.startswith(f"{node} (") for row in places[name]
         }
-        # If only one name begins so, nothing was added to make it unique: its brackets are a part
-        # of it, and `node` is another name.
+        # Parents are added only where several names are equal. If only one name begins so, its
+        # brackets are a part of the name itself, and `node` is no node.
         if not found or (node not in places and len(found) == 1):
             raise UnknownName("node of the tree", node, list(places))
         if len(found) > 1:

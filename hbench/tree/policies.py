@@ -286,7 +286,7 @@ def leave_unknown_open(table: NameTable) -> NewRows:
             names.pop()
         return tuple(names)
 
-    # the row gets a mark of the unknown at each level that it lacks
+    # `ended_early` adds a mark of the unknown at each level that the known part of the row lacks
     return {row: ended_early(known(row), table.levels) for row in table.rows}
 
 
@@ -372,7 +372,7 @@ def _unrepeated(row: Row) -> Row:
     return row[: next((depth for depth in range(len(row), 1, -1) if row[depth - 2] != row[-1]), 1)]
 
 
-# the last stage, so that only rows that no other policy has mended are left out
+# in the last stage (7), so that only rows that no other policy has mended are left out
 @policy("drop", mends=["placeholder", "ragged", "homonym", "several parents"], stage=7)
 def leave_out_faulty_rows(table: NameTable) -> NewRows:
     """Rows that are short or have a placeholder are left out, then those through a node of several
@@ -385,7 +385,8 @@ def leave_out_faulty_rows(table: NameTable) -> NewRows:
         if len(row) == len(table.levels) and not any(map(table.is_placeholder, row))
     ]
     whole = {row: table.rows[row] for row in named}
-    # the keys of the nodes, including homonyms, that have several parents among these rows
+    # the keys of the nodes that have several parents among these rows; homonyms of a level count as
+    # one node
     shared = {
         key
         for key, of_node in dataclasses.replace(table, rows=whole).parents().items()

@@ -110,8 +110,8 @@ def _table_after_policies(source: Path, mended: Mended, levels: Sequence[str]) -
         if LEVELS_KEY not in (table.schema.metadata or {}) and not is_edges:
             columns = level_columns(table, Chosen(levels=tuple(levels))).levels
             rows = {stripped(row) for row in tables.text_rows(table, columns)}
-            # If the cells hold whole paths, this is false: `rows` has the unsplit cells, but the
-            # keys of `final` are rows of names that were split.
+            # The keys of `final` are rows of names, into which cells with whole paths were split.
+            # `rows` has the cells as they are, so cells with whole paths are not among the keys.
             if rows <= mended.final.keys():
                 return mended_sheet(table, columns, mended)
     return _table_of_rows(mended.table.levels, list(mended.table.rows))

@@ -226,9 +226,9 @@ def verdicts(nodes: Labels, labels: Labels, owners: Positions, known: Positions)
     # several true paths is enough (hence "or")
     right = np.zeros(nodes.shape, bool)
     np.logical_or.at(right, owners, np.cumprod(same & is_known, axis=1).astype(bool))
-    # Below the known levels of a true path, a node may be right if all known levels agree. In
-    # `so_far` unknown levels count as agreeing; of its nodes, only those of unknown levels are
-    # kept.
+    # Below the known levels of a true path, a node may be right if all known levels agree:
+    # unknown levels count as agreeing in `so_far`, and only nodes at unknown levels become
+    # `perhaps`.
     so_far = np.cumprod(same | ~is_known, axis=1).astype(bool)
     perhaps = np.zeros(nodes.shape, bool)
     np.logical_or.at(perhaps, owners, so_far & ~is_known)

@@ -44,8 +44,9 @@ class Numbering:
             known = known_part(row)
             for depth in range(1, len(known) + 1):
                 self._of_path[known[:depth]] = labels[depth - 1]
-        self._lacking: set[Row] = set()  # the paths to all added nodes
-        self._unknown: list[Row] = []  # the path to the topmost node of each added branch
+        self._lacking: set[Row] = set()  # the paths to all nodes that were added
+        # those of them whose parent is a node of the tree, or that are on the top level
+        self._unknown: list[Row] = []
 
     @property
     def unknown(self) -> tuple[str, ...]:

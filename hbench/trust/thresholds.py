@@ -144,9 +144,9 @@ class _Answers(NamedTuple):
         many answers each of the G units has at each threshold, and how many of these are wrong,
         (n, G) each.
 
-        The sums are over the E changes up to a threshold: `at` is the number of the threshold of
-        each change, `of` its unit, and `said` and `wrong` what it adds to the number of answers and
-        to the number of wrong ones.
+        Both are sums over the changes up to a threshold. Change e occurs at the threshold number
+        `at[e]`, in the unit `of[e]`. It adds `said[e]` to the number of answers, and `wrong[e]` to
+        the number of wrong ones.
         """
         # (2, G): the numbers of answers, and of wrong ones, at the last threshold so far
         totals = np.zeros((2, self.units))

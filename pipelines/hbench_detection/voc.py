@@ -87,7 +87,8 @@ def boxes_of(path: Path, classes: Sequence[str]) -> Boxes:
         )
 
     corners = torch.tensor([each.edges for each in objects], dtype=torch.float32).reshape(-1, 4)
-    # from 0 on; the last pixel, counted from 1, has the number of the first one outside of the box
+    # From 0 on, the first pixel has a number that is one less. The edges after the last pixel keep
+    # their number: pixel n, counted from 1, is pixel n − 1, counted from 0, and the box ends at n.
     corners[:, :2] -= 1
     # class numbers start at 1: 0 is the background
     numbers = torch.tensor([classes.index(each.name) + 1 for each in objects], dtype=torch.int64)

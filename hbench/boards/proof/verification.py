@@ -288,9 +288,10 @@ def _checks(
 
 
 def _refuse_second_row(row: Row, board: Leaderboard, given: GivenFile) -> None:
-    """Raise ComparisonError if this row names its file by the sha256, as old versions did, and
-    another row has the same file and conditions, but names the file by its content. `given` are
-    both digests of the file. `Leaderboard` itself only finds rows with equal digests.
+    """Raise ComparisonError if one file has two rows under the same conditions: this row, which
+    names the file by its sha256, as old versions did, and another row, which names it by the digest
+    of its content. `given` are both digests of the file. `Leaderboard` itself only finds rows with
+    equal digests.
     """
     # The identity of a run's row is a tuple: the digest of the file, the digest of the vectors of
     # names, and the conditions. All but the first are compared, since the digests of the file may

@@ -180,7 +180,7 @@ def _spec(
         picture=partial(picture, file=file),
         # a query is a box cut out of a picture (`picture`), and no file of its name
         on_disk=False,
-        markers=(file,),
+        markers=(file,),  # the raw folder is the one with the ground truth
         protocol=Protocol(
             metrics=("AP", "P@1", "P@5", "P@10"), recalls=(1, 10), official="official-revisited"
         ),
@@ -191,7 +191,7 @@ def _spec(
         "benchmarking, CVPR 2018",
         homepage="http://cmp.felk.cvut.cz/revisitop/",
         size=size,
-        # manifests of tests are called "test-NAME"
+        # the keys of POSITIVE are the names of the tests; their manifests are called "test-NAME"
         counts={f"test-{test}": {"queries": 70, "gallery": gallery} for test in POSITIVE},
         defects=("the images were released again with blurred faces in 2022",),
         layout=LAYOUT.replace("FILE", file),

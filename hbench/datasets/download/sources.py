@@ -55,8 +55,9 @@ def sources_of(
     before all others.
     """
     files = {file.file: file for file in spec.files}
-    # the user's tables override fields of known files, or add files
-    for table in _tables_of_user(own_file()).get(spec.source, []):  # datasets may share raw files
+    # The user's tables override fields of known files, or add files. They are stored by the name of
+    # the raw files (`source`), which several datasets may share.
+    for table in _tables_of_user(own_file()).get(spec.source, []):
         known = files.get(table["file"])
         files[table["file"]] = RemoteFile(**table) if known is None else replace(known, **table)
 

@@ -306,7 +306,8 @@ def own_dataset(name: str, own: OwnTable, root: Path, *, listed: Sequence[str] =
     trains = _is_for_training(own)
     is_used = np.asarray(own.splits, dtype=object) != UNUSED  # (N,)
     masks = _masks(own)  # which rows are queries, and which are in the gallery
-    if trains.any():  # training and test may each be a tree, and not be one together
+    if trains.any():
+        # only to raise TreeError: training and test may each be a tree, but none together
         more = (row for _, row in own.more_paths)
         LabelTree.from_names([*rows, *more], levels=own.columns.levels)
     test = _manifest_of_rows(own, items, rows, masks, is_used & ~trains)

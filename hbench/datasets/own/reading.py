@@ -79,6 +79,8 @@ def own_table_of(
     table, of_lists = with_lists(table, [n for n in table.column_names if n != chosen.item])
     table, of_paths = with_paths(table, several=chosen.several)
     facts = (*facts, *(of_paths or of_lists))  # lists that are paths are mentioned only once
+    # with several paths, an item has a row for each: first those of lists, and, once the columns of
+    # levels are known, those of texts with a mark between labels
     if chosen.several:
         table = several.without_lists(table, chosen.levels)
     # first the columns that the user chose; below, also those that were found
@@ -99,7 +101,7 @@ def own_table_of(
     if len(own.columns.levels) == 1:
         own = _with_paths(own, chosen, as_it_is=as_it_is)
     else:
-        _refuse_for_paths(own, chosen)
+        _refuse_for_paths(own, chosen)  # options about paths, which would do nothing
 
     if not chosen.several:  # an item has one label; remarks mention --several if it may be meant
         _refuse_several_labels(own)
@@ -223,22 +225,19 @@ def _with_lineages(
     """
     assert chosen.taxonomy is not None
     taxa = taxonomy.read(chosen.taxonomy)
-    # `of_ids`: the only chosen level, if it is a column of the table, which then has the ids
-    named = [level for level in chosen.levels if level in table.column_names]
-    of_ids = named if len(chosen.levels) == 1 else []
-    if chosen.taxon:  # the column of ids is given, so all chosen levels are ranks
+    ranks = chosen.levels  # the ranks to take as levels; (): the main ranks
+    other = ""  # a text about the second-best column, if the column of ids has to be found
+    if chosen.taxon:
         check_columns(table, [chosen.taxon])
-        of_ids = []
-    named_column = chosen.taxon or next(iter(of_ids), None)
-    # `other` is a text about the second-best column, if the column had to be found
-    column, other = (named_column or "", "")
-    if named_column is None:
+        column = chosen.taxon
+    elif len(chosen.levels) == 1 and chosen.levels[0] in table.column_names:
+        column = chosen.levels[0]
+        ranks = ()
+    else:
         column, other = _column_of_taxa(table, taxa, chosen.item)
     columns = columns_of(table, Chosen(item=chosen.item, levels=(column,)))
-    # the ranks to take as levels: the chosen ones; (): the main ranks
-    levels, rows = taxonomy.rows_of(
-        taxa, [plain_id(text) for text in texts(table, column)], () if of_ids else chosen.levels
-    )
+    ids = [plain_id(text) for text in texts(table, column)]
+    levels, rows = taxonomy.rows_of(taxa, ids, ranks)
     own = OwnTable(source, table, columns, (*facts, f"{column} joined with {taxa.source}{other}"))
     return own.with_levels(levels, rows)
 

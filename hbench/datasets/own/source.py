@@ -188,7 +188,7 @@ def build_own(
         source: the source.
         folder: where the caller will save the dataset.
         on_remark: is called with every remark.
-        built: the built dataset to which the source's path refers; None for other sources.
+        built: the dataset, if the source is one that is built already; None for other sources.
 
     Returns:
         The dataset; the images that were inside the table, {name: bytes}; and the copies, None if
@@ -229,7 +229,8 @@ def build_own(
     try:
         dataset = own_dataset(name, own, root, listed=listed)
     except TreeError:
-        # without policies (), this raises a better error: the problems by node, with advice
+        # with no policies to apply, `()`, this call usually raises a better TreeError, which lists
+        # the problems by node, with advice
         mend_to_tree(NameTable.of(own.columns.levels, own.rows), (), source.name)
         raise
 

@@ -175,8 +175,8 @@ class OwnTable:
                 "right for no query"
             )
 
-        # How many rows end early. The empty names of distractors are not unknown. Unknown names are
-        # found among the different names, since Python looks at them one by one.
+        # How many rows end early: their finest name is a mark of the unknown. The empty name of a
+        # distractor is no such mark. Python looks at names one by one, so only at different ones.
         finest = pc.unique(self.text(columns.levels[-1])).to_pylist()
         unknown = pa.array([name for name in finest if is_unknown(name)], pa.string())
         if ends := pc.sum(pc.is_in(self.text(columns.levels[-1]), unknown)).as_py():
@@ -214,7 +214,7 @@ class OwnTable:
             return []
         word = called[0]
         if named[word] == words.UNUSED:
-            number = self.splits.count(words.UNUSED)
+            number = self.splits.count(words.UNUSED)  # only words for validation have this meaning
             return [
                 f"the {number:,} items of {word} are neither trained on nor tested: a training "
                 "holds out classes of its own; call them train to learn from them"

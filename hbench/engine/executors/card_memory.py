@@ -75,8 +75,8 @@ class Staged:
         The copy is only queued and may arrive after this returns. Kernels that are started later
         find it done.
         """
-        # on the host, the arrays are stored one after another as in `packed`, by the bytes in
-        # `places`; pinned memory: only from there can the card copy while the host goes on
+        # Memory of the host with the layout of `packed`: array i takes `places[i]` bytes, one after
+        # another. It is pinned: only from there can the card copy while the host goes on.
         on_host = torch.empty(
             sum(self.places), dtype=torch.uint8, pin_memory=self.packed.device.type == "cuda"
         )

@@ -112,8 +112,8 @@ class GroupSums:
         # a batch of no queries, from which the shapes and the constants of the sums are taken
         batch = group.batch(np.zeros((0, view.codes), np.int64))
         request = batch.request
-        # counts (Q, L + 1), relevance and weight (Q, H, L + 1) of each query, for H graded sums,
-        # such as H-AP; `start` sends them for every batch
+        # memory for counts (Q, L + 1), relevance and weight (Q, H, L + 1) of each query, for H
+        # graded sums, such as H-AP; `start` fills it for every batch
         self.staged = Staged(_of_queries(request), view.queries, view.device)
         # a kernel does not accept an empty array, so a single cut 0 stands for no cuts
         cuts = request.cuts if len(request.cuts) else np.zeros(1, np.int64)

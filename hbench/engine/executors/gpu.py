@@ -176,8 +176,8 @@ class CardJob:
         # bytes of one query: float32 scores of its row, and its positives
         of_query = 4 * copies * len(scores.columns) + POSITIVE_BYTES * positives
         group = self.gallery.group
-        # a third of the free memory: up to AHEAD (two) shares are on the card at once, and the rest
-        # is a reserve
+        # A third of the free memory for the blocks that are ranked at once. The card holds up to
+        # AHEAD (two) such shares of the blocks at a time; the last third is a reserve.
         budget = min(ROWS_BYTES, free_bytes(self.device) // 3)
         return group * max(1, budget // (of_query * scores.block_size * group))
 

@@ -108,8 +108,8 @@ class Triangle:
         )
         # fills the lists of one block, and returns whether that block's products are symmetric
         sort = partial(self._sort, lists)
-        # A block's products with itself do not show whether products with the last chunk, which has
-        # another shape, are rounded differently: `_ends_are_alike` compares some of these.
+        # `sort` sees only products of a block with itself. Products with the last chunk, which has
+        # another shape, may be rounded differently: `_ends_are_alike` compares some of these.
         if not self._ends_are_alike() or not all(pool.map(sort, range(self.scores.blocks))):
             return None
         return lists
@@ -120,8 +120,9 @@ class Triangle:
 
         Each pair of items is multiplied once and counted for both. Chunks are taken from the last
         to the first. Each chunk is multiplied with the queries of all blocks from the first to the
-        one at the chunk's end. After a chunk, the blocks that begin in it are finished, as all
-        items have been counted for their queries.
+        one at the chunk's end. After a chunk, the blocks that begin in it are finished: as rows,
+        their queries have met the items of this chunk and of later ones, and as columns, the items
+        of earlier chunks.
         """
         counts = Counts.zeros(lists)
         left = self.scores.blocks  # blocks 0 … left − 1 are not finished
@@ -165,9 +166,9 @@ class Triangle:
         free = by_thread.copy()  # the Counts that no thread uses at present
 
         def count(block: int) -> None:
-            """Multiply one block with the chunk. In each row and in each column of this tile, count
-            how many distractors come before each positive of the query, and find which item is
-            first."""
+            """Multiply one block with the chunk. Each row and each column of this tile belongs to a
+            query: count how many distractors come before each of its positives, and find which
+            item is first."""
             # the block's queries, with views of their lists and counts
             rows = self._side(block, lists, counts)
             of_columns = free.pop()  # never empty: there is one for each thread of the pool
@@ -227,9 +228,9 @@ class Triangle:
         chunk = self.scores.chunks[-1]  # the position at which the last chunk starts
         of_first = self._queries(0)
         of_last = self._queries(last)
-        # The pairs that both products have: the first `shared` items are in the first block and in
-        # the first chunk; the items from `start` on are in the last block and in the last chunk.
-        # `_queries` gives slices of the canonical order.
+        # Both products have the pairs of the first `shared` items, which are in the first block and
+        # in the first chunk, with the items from `start` on, which are in the last block and in the
+        # last chunk. `_queries` gives slices of the canonical order.
         shared = min(of_first.stop, self.scores.chunk_size)
         start = max(of_last.start, chunk)
         # `_rows` takes the starts of chunks: range(chunk, chunk + 1) is the last chunk alone, and
@@ -258,8 +259,8 @@ class Triangle:
             # it still takes a place
             np.fill_diagonal(square, -np.inf)
             by_score = workspace.by_score
-            # as many queries at once as fit in the workspace; + 1 for the place behind each list,
-            # in which `sort` writes −inf, in `by_score` as in `lists`
+            # as many queries at once as fit in the workspace; + 1, since in `by_score` each list is
+            # followed by one more place, to which `sort` writes −inf; `lists` has this place, too
             for some in fitting(parts.sizes + 1, len(by_score.keys)):
                 sort(rows[some], parts.of(some), by_score)  # writes scores and levels to `by_score`
                 flat = flat_range(parts, some)  # the places of their lists within the block's
@@ -284,7 +285,7 @@ class Triangle:
         `begins`, `sizes` (n,): the columns of all positives of a query, counted from the start of
         the first chunk. `starts`, `ends` (n, K): the columns of the items of each level or finer,
         or under partial labels of each code. `offsets` (n,): where a query's list begins in flat
-        arrays of these n queries.
+        arrays of these n queries; `Parts.of` counts them from the first of these lists.
         """
         by_level = self.parts.of(queries)
         by_code = self.plan.coded(by_level, queries.start, queries.stop)
@@ -316,29 +317,30 @@ class Triangle:
         computed from the counts of distractors between neighbouring positives, and metrics from the
         ranks. `block`: its number. `lists`, `counts`: the sorted positives and what has been
         counted, of all queries."""
-        values = Block(self.ranker, range(block, block + 1), self.plan.metrics)  # this block alone
+        only = Block(self.ranker, range(block, block + 1), self.plan.metrics)  # this block alone
         side = self._side(block, lists, counts)  # the lists and counts of its queries alone
-        fast = FastColumns(values, self.plan)
+        fast = FastColumns(only, self.plan)
         positives = side.lists.parts.sizes - 1  # (n,): a part also holds the query itself
         # in the flat ranks, a query's positives end where the next query's positives begin
         ends = np.cumsum(positives)
 
         with self.plan.workspace() as workspace:
             ranked = RankedPositives(
-                workspace.ranks, workspace.levels, ends - positives, ends, values.values.tied
+                workspace.ranks, workspace.levels, ends - positives, ends, only.values.tied
             )
-            # ranks and levels are written to the workspace, two results to the block: which queries
-            # have ties (`ranked` has that array), and the level of each query's first item
+            # Through `ranked`, ranks and levels are written to the workspace, and to the values of
+            # the block which queries have ties. The last argument gets the level of each query's
+            # first item.
             rank_counted(
                 side.lists,
                 side.counts,
                 self.plan.rule.pessimistic,
                 ranked,
-                values.values.first_level,
+                only.values.first_level,
             )
             fast.add_ranked(ranked, slice(0, len(positives)), workspace)
 
-        return values.finish()
+        return only.finish()
 
 
 def triangle_of(
@@ -359,11 +361,13 @@ def triangle_of(
     """
     # values by name, first results and other labels are computed from whole rows of scores
     whole_rows = job.by_name is not None or job.top is not None or bool(job.others)
-    numbers = len(job.ranker.columns) * job.ranker.scores.gallery_rows.width
-    if plan is None or whole_rows or not job.ranker.mutual or numbers < MIN_TRIANGLE:
+    # items × dimensions: with small vectors, products do not take most of the time
+    size = len(job.ranker.columns) * job.ranker.scores.gallery_rows.width
+    if plan is None or whole_rows or not job.ranker.mutual or size < MIN_TRIANGLE:
         return None
-    # With fewer blocks, such as one share of several, most tiles would serve only their rows. With
-    # many positives, the table that is made for each tile takes longer than the saved product.
+    # A tile serves the queries of its rows and those of its columns. If only some blocks are
+    # requested, such as one share of several, the queries of most columns are not. With many
+    # positives, making the table of them for each tile takes longer than the saved product.
     if len(set(blocks)) < job.ranker.blocks or plan.most_positives > MAX_POSITIVES:
         return None
     triangle = Triangle(plan, threads)

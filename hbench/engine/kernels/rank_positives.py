@@ -79,9 +79,9 @@ def rank_rows(
     they are in the rows and in `by_score`. `rule`: how equal scores are ordered, and how many
     positives are looked up at once (`portion`).
     """
-    # buffers for the largest portion of any row: `before`, positives by bucket, with one place more
-    # than there are buckets; `counts`, distractors by slot, with one place more for the distractors
-    # behind all positives
+    # Buffers for the largest portion of any row. `before`: how many positives are in the buckets
+    # before each; the last place has those of all buckets. `counts`: how many distractors come
+    # between each positive and the one before; the last place has those behind all positives.
     most = np.int64(0)
     for row in range(len(rows)):
         most = max(most, min(out.ends[row] - out.starts[row], np.int64(rule.portion)))
@@ -95,7 +95,8 @@ def rank_rows(
         size = parts.sizes[row]
         sorted_levels = by_score.levels[offset : offset + size]
         tied = False
-        # at most `size`: left-out items, such as the query itself, are sorted to the end
+        # `levels` may be shorter than `sorted_levels`, at whose end are the items that are left out
+        # of the list, such as the query itself
         for slot in range(np.uint64(len(levels))):
             levels[slot] = sorted_levels[slot]
         # the columns before and behind those of the positives; very many positives are looked up a
@@ -109,7 +110,7 @@ def rank_rows(
             above = counts[: len(of_portion) + 1]
             above[:] = 0
             tied |= count_above(distractors, ordered, rule, before, above)
-            add_up(above, start, of_portion)
+            add_up(above, start, of_portion)  # writes the ranks
         out.tied[row] = tied | are_tied(by_score.scores[offset : offset + size], levels)
 
 
@@ -124,11 +125,12 @@ def count_above(
     """Add to `above[s]` (P + 1,) the number of distractors between positives s − 1 and s; return
     whether a distractor has the score of a positive.
 
-    `distractors`: the scores before and behind the columns of the positives. `ordered` (P + 1,):
-    the positives' scores, best first, then one that is not higher, where every search stops: −inf,
-    or the best score of the next portion if callers count positives in portions. `before`: a buffer
-    for BUCKETS·P + 1 counts, which is overwritten. `rule`: whether ties are `pessimistic`, and up
-    to how many positives (`few`) each is compared with all distractors.
+    `distractors`: the scores in the columns left and right of those of the positives. `ordered`
+    (P + 1,): the positives' scores, best first, and one more, which is not higher, so that every
+    search stops there: the best score of the next portion if callers look positives up in portions,
+    and −inf behind all positives. `before`: a buffer for BUCKETS·P + 1 counts, which is
+    overwritten. `rule`: whether ties are `pessimistic`, and up to how many positives (`few`) each
+    is compared with all distractors.
     """
     positives = len(above) - 1
     tied = False
@@ -297,8 +299,8 @@ def first_after(
     ordered: NDArray[np.floating], score: Scalar, low: Scalar, high: Scalar, equal: bool
 ) -> Scalar:
     """The first slot from `low` on that does not come before `score`; `high` if there is none. A
-    slot with a higher score comes before, and if `equal`, also one with the same score. By
-    bisection, as `ordered` (P + 1,), the scores of the P positives and one more, descends.
+    slot with a higher score comes before, and if `equal`, also one with the same score. `ordered`
+    (P + 1,), the scores of the P positives and one more, descends, so bisection finds the slot.
     """
     while low < high:
         middle = (low + high) // np.uint64(2)

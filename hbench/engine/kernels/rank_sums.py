@@ -261,12 +261,12 @@ def split(
     above = np.uint64(0)
     at = np.uint64(0)
     chosen = buffers.chosen
-    early = count_up_to(ranks, total)  # ranks beyond `total` add nothing to the overlap
+    early = count_up_to(ranks, total)  # ranks beyond `total` add nothing to the overlap of ASI
     for start in range(0, len(ranks), TILE):
         ranks_here = ranks[start : start + TILE]
         levels_here = levels[start : start + TILE]
-        # marks (n,) of the items to copy: first those not above `lowest` (flag 0), with ranks up to
-        # `total`; then those above it (flag 1)
+        # `chosen_here` (n,) marks the items to copy. Flag 0 marks those not above `lowest`; only
+        # ranks up to `total` are looked at. Flag 1 marks those above `lowest`.
         if start < early:
             chosen_here = are_above(levels_here[: early - start], lowest, np.uint8(0), chosen)
             at += compress(ranks_here[: len(chosen_here)], chosen_here, buffers.others[at:])

@@ -69,7 +69,7 @@ def radix_sort(keys: Keys, buffer: Keys) -> None:
     low = keys[0]
     high = keys[0]
     bits = 0
-    for item in range(np.uint64(len(keys))):
+    for item in range(np.uint64(len(keys))):  # unsigned: no check for an index from the end
         low = keys[item] if keys[item] < low else low
         high = keys[item] if keys[item] > high else high
     # count the bits that the largest difference needs; as uint64, since a uint32 cannot be shifted
@@ -77,9 +77,9 @@ def radix_sort(keys: Keys, buffer: Keys) -> None:
     while np.uint64(np.uint32(high - low)) >> np.uint64(bits):
         bits += 1
     counts = np.empty((2, 1 << WIDTH), np.uint32)
-    # Passes over the two top digits almost sort most keys, and insertion sorts the rest. Only if
-    # insertion gives up, after MOVES places per key on average, are passes made over all digits,
-    # from the lowest up. `first`: the lowest bit of the two top digits.
+    # `first`: the lowest bit of the two top digits. If it is 0, passes over these digits sort the
+    # keys. Else they almost sort most keys, and insertion sorts the rest; if insertion gives up,
+    # after MOVES places per key on average, passes over all digits, from the lowest up, sort them.
     first = max(bits - 2 * WIDTH, 0)
     pass_twice(keys, buffer, counts, low, first)
     if first > 0 and not insert(keys, MOVES * len(keys)):
@@ -269,14 +269,14 @@ def sort(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
     else:  # the radix sort is for 32 bits only
         for first, size in zip(parts.offsets.tolist(), parts.sizes.tolist(), strict=True):
             to.keys[first : first + size].sort()
-    read_keys(rows.view(np.uint32), parts, to, to.scores.view(np.uint32))
+    read_keys(rows.view(np.uint32), parts, to, to.scores.view(np.uint32))  # `rows`: for floors
 
 
 def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
     """Sort each part of the rows of scores (n, G), whatever the scores are: by score, best first,
     and equal scores by the tie key of the level. Write scores, levels and keys to `to`, where each
-    part is followed by one more place. A key has the place of the score among the part's distinct
-    scores, as the score itself does not fit."""
+    part is followed by one more place. A key has, in place of the score, which does not fit, the
+    number of better distinct scores in the part."""
     coding = to.coding
     # `first`: the place in the flat arrays at which the part begins
     for row, begin, first, size in zip(
@@ -301,10 +301,10 @@ def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> N
 
 
 def tie_keys(parts: Parts, row: int, of_level: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The tie key of each item in the part of one row, (size,), in the order of the columns.
-    `of_level` (L + 1,): the key of each level. `parts.starts`, `parts.ends` (n, L): in column l − 1
-    the columns of the items of level ≥ l, all inside the part for levels from `parts.lowest` on.
-    Items of lower levels are in no metric, and count as level 0."""
+    """The tie key, by which equal scores are ordered, of each item in the part of one row, (size,),
+    by column. `of_level` (L + 1,): the key of each level. `parts.starts`, `parts.ends` (n, L): in
+    column l − 1 the range of the items of level ≥ l, inside the part if l ≥ `parts.lowest`. Items
+    of lower levels are in no metric, and count as level 0."""
     keys = np.full(parts.sizes[row], of_level[0], np.uint8)
     begin = parts.begins[row]
     # the range of a finer level is inside that of a coarser one, and overwrites it
@@ -388,7 +388,9 @@ def write_codes(
 
     Codes are 0 for +inf, `middle` for zero and 2·middle for −inf. A code is below the middle
     by what the score's size (its bits without the sign) exceeds `floor`, or above it by as much if
-    the sign bit is set. All numbers are int32, so that the loop becomes vector instructions.
+    the sign bit is set. Scores of a size up to the floor get the code of zero, since there are not
+    enough codes; the caller knows whether there are such scores. `coding.bits`: of a tie key. All
+    numbers are int32, so that the loop becomes vector instructions.
     """
     low = np.int32(floor)
     middle = np.int32(coding.middle)
@@ -437,9 +439,9 @@ def read_codes(
     keys: NDArray[np.unsignedinteger], floor: int, coding: Coding, bits: NDArray[np.uint32]
 ) -> None:
     """Write the bits of the float32 scores (n,) that keys (n,) have, the inverse of `write_codes`.
-    Code `middle` is zero, 0 is +inf, and 2·middle is −inf. Any other code, s steps from the middle,
-    is a |score| whose bits are `floor` + s; the bits of every |score| but zero are above `floor`.
-    """
+    Code `middle` is zero, 0 is +inf, and 2·middle is −inf. Any other code is s steps below the
+    middle for a positive score, or above it for a negative one; the bits of |score| are then
+    `floor` + s, as the bits of every |score| but zero are above `floor`."""
     # the code is what is left of a key without its tie key, the lowest `coding.bits` bits
     shift = keys.dtype.type(coding.bits)
     middle = np.int64(coding.middle)
@@ -447,5 +449,5 @@ def read_codes(
         above = np.int64(keys[item] >> shift) - middle
         size = abs(above)
         magnitude = floor + size if size > 0 else 0
-        magnitude = magnitude if size < middle else INFINITE  # `write_codes` cuts infinity there
+        magnitude = magnitude if size < middle else INFINITE  # infinity has the outermost codes
         bits[item] = np.uint32(magnitude) | np.uint32(SIGN if above > 0 else 0)

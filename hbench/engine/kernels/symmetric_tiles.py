@@ -215,7 +215,8 @@ def rank_counted(
         offset = lists.parts.offsets[query]
         ranks = out.ranks[first:end]
         levels = out.levels[first:end]
-        # an assignment of slices takes seconds to compile
+        # an assignment of slices takes seconds to compile; unsigned indices need no check for
+        # negative ones
         for slot in range(np.uint64(len(levels))):
             levels[slot] = lists.levels[np.uint64(offset) + slot]
         # `above` has one place more than the list has positives: the distractors between each

@@ -71,7 +71,7 @@ class ListedItems:
     """
 
     def __init__(self, lists: PositiveLists, size: int, *, is_partial: bool = False) -> None:
-        """Find the range of each code among the positives behind the gallery, which are sorted from
+        """Find the range of each code among the positives. Their columns follow the gallery's, from
         the highest code down. `lists.counts` (Q, K): how many items of each code a query's list
         has. `size`: the number of gallery items. `is_partial`: whether labels are partial. A level
         then has two codes: an odd one for its items, and an even one for items that may be finer.

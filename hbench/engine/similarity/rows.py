@@ -42,14 +42,15 @@ class SelectedRows:
         Args:
             vectors: (N, D), the array.
             rows: (n,), the positions of the selected rows.
-            movable: whether the caller allows that rows are moved within the array.
+            movable: whether the caller allows that rows are moved within the array, which saves a
+                copy when they are needed in another order.
             whole: the scan of all N rows (the keys of their content and their squared lengths), if
                 it has been made.
         """
         self.vectors = vectors
         self.rows = rows
         if whole is not None:
-            # the scan of these rows, in place of the cached property, which would read them
+            # set here, the cached property `scan` is not computed, so that no row is read again
             self.scan = whole.of(rows)
         self.dtype = vectors.dtype
         self.shape = (len(rows), vectors.shape[1])
@@ -307,9 +308,9 @@ def read_halves(
     scale: NDArray[np.float32],
     out: NDArray[np.float32],
 ) -> None:
-    """Write some `rows` (n,) of finite float16 numbers, each times its `scale` (n,), to the first D
-    dimensions of `out`. `halves` (N, D): the bits of the numbers. The conversion is exact; numpy
-    converts numbers one by one, which takes ten times as long.
+    """Write those rows of `halves` (N, D) whose numbers are `rows` (n,), each times its `scale`
+    (n,), to the first D dimensions of `out`. `halves` has the bits of finite float16 numbers. The
+    conversion is exact; numpy converts numbers one by one, which takes ten times as long.
 
     If 127 − 15 is added to the exponent of |h|, its bits are those of the float32. Subnormal
     numbers h = m·2^−24 are the exception: they become (1 + m·2^−10)·2^−15 and have to be corrected.

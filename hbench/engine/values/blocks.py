@@ -82,10 +82,10 @@ class Block:
         """Compute the values of the queries from place `start` of the block on, under every view of
         the labels.
 
-        `scores` (n, G) are the queries' rows of scores. In a finished row, left-out items have −∞,
-        and the items of each level are side by side. The block of a job's own view receives rows as
-        they were multiplied, which its ranker finishes; blocks of other views receive finished
-        rows.
+        `scores` (n, G) are the queries' rows of scores. The block of a job's own view gets them as
+        they were multiplied. Its ranker finishes the rows, and the block hands them on to the
+        blocks of other views (`others`). In a finished row, left-out items have −∞, and the items
+        of each level are side by side.
         """
         # finished rows, some at a time, each time with the place of the first of them among the n
         for begin, rows in self.ranker.arranged(scores, self.first + start):
@@ -149,10 +149,11 @@ class JobPlans:
         labels, a copy of some rows if these are rearranged, and the level sequence of a query if
         formulas compute values."""
         ranker = self.job.ranker
-        # places behind the gallery, to which listed positives are moved: they make a row longer
+        # a row is longer by the places behind the gallery to which listed positives are moved
         listed = 0 if ranker.listed is None else ranker.listed.width
         size = sum(plan.workspace_bytes for plan in (self.own, *self.others) if plan is not None)
-        # rearranged rows are copied, ARRANGED_AT_ONCE scores at a time, but at least one row
+        # Other views sort the columns of rows, and `arrange` moves listed positives. Such rows are
+        # copied, ARRANGED_AT_ONCE scores at a time, but at least one row.
         if self.job.others or ranker.arrange is not None:
             size += (
                 max(ARRANGED_AT_ONCE, len(ranker.columns) + listed) * ranker.scores.dtype.itemsize
@@ -219,10 +220,11 @@ class FastColumns:
         """
         first = self.block.first + start
         last = self.block.first + start + len(scores)
-        # for each query, the columns of its positives; under partial labels with the ranges of
-        # codes in place of those of levels
+        # for each query, the columns of its positives, and their ranges by level, or under partial
+        # labels by code
         parts = self.plan.coded(self.plan.parts(first, last), first, last)
-        # (n,): only positives of the lowest level that a metric needs, or finer, are ranked
+        # (n,): only positives of the lowest level that a metric needs, or finer, are ranked. Under
+        # partial labels `lowest` is 1, and `counts`, which is by code then, has all positives.
         positives = self.block.counts[start : start + len(scores), self.plan.lowest :].sum(axis=1)
 
         with self.plan.workspace() as workspace:

@@ -151,9 +151,9 @@ class MetricGroup:
         """Write the relevance and weight of each level to the batch's request, for n queries and
         all H graded metrics; both (n, H, L + 1), for levels from 0.
 
-        The relevance is the gain of one item of a level. The weight is how often the item counts:
-        once, except for a released evaluator that finds the items of a level by their relevance. If
-        several levels have the same relevance, it counts an item in each of them. Both differ
+        The relevance is the gain of one item of a level. The weight is how often the item counts,
+        usually once. Only a released evaluator that finds the items of a level by their relevance
+        counts an item once for each level with the same relevance. Relevance and weight differ
         between queries, since a relevance may depend on how many items of each level the query's
         list has.
 
@@ -272,8 +272,8 @@ class MetricPlan:
 
     def parts(self, first: int, last: int) -> sort_keys.Parts:
         """The part of each row of scores that is to be sorted: the columns of the positives, and of
-        the query itself if it is in the gallery. For the n queries from `first` to `last` in
-        canonical order.
+        the query itself if it is in the gallery. For the n queries at the positions `first` to
+        `last` (exclusive) of the canonical order, in which items of one class are side by side.
 
         Part i has the `sizes[i]` columns from column `begins[i]` on, and begins at place
         `offsets[i]` of flat arrays. `starts`, `ends` (n, L): the columns of the items of level ≥ l.
@@ -320,8 +320,8 @@ class MetricPlan:
         ranked = max(most, RANKS) * (rank + level)
         # as much again for the lists that a reading makes, where labels are partial
         read = ranked if self.ranker.known is not None else 0
-        # Sums go level by level: the positives above the present level are copied with ranks and
-        # levels, and of those of exactly this level the ranks. Either may be nearly all.
+        # Sums are computed level by level. For each level, the ranks and levels of the positives
+        # above it are copied, and the ranks of those of this level; each may be nearly all.
         sums = most * (rank + level + rank)
         # for each positive of a portion: its buckets, and the count of distractors before it
         lookup = min(most, self.rule.portion) * (bucket * rank_positives.BUCKETS + count)

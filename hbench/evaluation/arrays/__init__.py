@@ -270,7 +270,7 @@ def _retrieval_of_arrays(
             "a policy mends names, not numbers", expected="labels of names", found="numbers"
         )
     rows = [_vectors_of_side(side, needs_direction) for side in sides]
-    # (N + E, L) each: the first path of each item, then the E further paths of some items
+    # of each side, (N + E, L): the first paths of its N items, then E further paths of some items
     paths = [as_labels(side.labels) for side in sides]
     _refuse_different([each.shape[1] for each in rows], [each.shape[1] for each in paths])
     numbers = np.concatenate(paths)
@@ -280,7 +280,8 @@ def _retrieval_of_arrays(
     # (N + E,): how many levels of each path are known, where some end early. The finest label of a
     # path tells its class
     known = known_levels(tree)[renumbered[:, -1]] if is_partial(tree) else None
-    # the queries' labels come first, then the gallery's. `_part` selects rows of both arrays
+    # The queries' labels come first, then the gallery's. `_part` returns the labels and the numbers
+    # of known levels of one side.
     queries = sides[0].placed(rows[0], *_part(renumbered, known, slice(len(paths[0]))))
     gallery = None
     if len(sides) > 1:

@@ -62,8 +62,8 @@ class GivenSide(NamedTuple):
 
 def given_side(vectors: Any, labels: Any, whose: str, what: str) -> GivenSide:
     """Collect what a user gave for the queries or the gallery. `labels`: one path for each item or
-    several. `whose`: what messages call the vectors (`what` in the result); `what`: what they call
-    the labels.
+    several. `whose`: what messages call the vectors; it becomes `what` of the result. `what`: what
+    messages call the labels.
 
     Raises SubmissionError for paths of different lengths and for items without a path.
     """

@@ -224,8 +224,8 @@ def read_calibration(
     Args:
         text: a file, the name of a split, or a share of the classes; None: halves of the classes.
         data: the dataset with the labels.
-        sources: the content of the file whose items get names and, if there is one, of the gallery.
-            The items of a split are taken from the first of these files that has any.
+        sources: the contents of one or two files: that of the items that get names and, if given,
+            that of the gallery. The items of a split are taken from the first that has any.
         reader: reads another file in the same way as the named file was read.
 
     Returns:

@@ -101,7 +101,8 @@ def compare_namings(one: ValuesByItem, other: ValuesByItem, unit: str) -> NamesC
     # first, as `differences_of` refuses tables of different items, whose labels cannot be compared
     # row by row
     found = tuple(differences_of(first, second, unit=unit))
-    # the columns before the values have the item and its class at each level
+    # the table of the queries has the columns that precede the values in both tables: the item, and
+    # its class at each level
     classes = queries_of("test", one.manifest).column_names
     if second.column_names[: len(classes)] != classes or not _same(first, second, classes):
         raise ComparisonError(

@@ -112,7 +112,7 @@ class NamedPictures:
         known = large & ~np.isnan(right)  # NaN: nobody knows whether the node is right
         if not known.any():
             return "masses are shares, no chances: none of .9 or more at the finest level"
-        share = large[self.has_truth].mean()  # of items with a label, which `right` counts, too
+        share = large[self.has_truth].mean()  # of items with a label; others have NaN in `right`
         return (
             f"masses are shares, no chances: items with .9 or more at {self.manifest.levels[-1]} "
             f"({share:.0%}) were right in {right[known].mean():.0%}"
@@ -213,7 +213,8 @@ class NamedPictures:
         the items and measured on the other, these are halves of the units.
 
         `self.judged` holds the masses along the items' paths, `self.table` the whole naming."""
-        # (N,): the number of each item's unit; here every item counts as a query
+        # (N,): the number of each item's unit. Here every item counts as a query. `queries_of` also
+        # needs the name of a test, which makes no difference to units.
         units = units_of(queries_of("test", self.manifest), unit)
         return NamedItems(
             items=self.items,

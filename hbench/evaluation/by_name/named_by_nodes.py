@@ -100,9 +100,10 @@ def _naming_of_readings(
     vectors: Embeddings,
 ) -> NamedPictures:
     """Score the paths that the readers found for a test's queries. A reader is a rule that chooses
-    a path by the scores of the nodes (EACH, SUM, DOWN).
+    a path by the scores of the nodes: EACH, SUM or DOWN (see `naming.py`).
 
-    `readings`: for each reader the nodes of the paths, and the masses along those of SUM (`climb`).
+    `readings`: for each reader the nodes of the paths; and `climb`, the paths of the reader SUM
+    with the masses of their nodes.
     `placed`: the node of each row of `vectors`, for the signature and for remarks on classes
     without a vector.
     """
@@ -114,7 +115,7 @@ def _naming_of_readings(
     counted = ",".join(f"{number}@{level}" for number, level in numbers)
     signature = f"{examined.signature()}|names:nodes({counted})"
     warnings = [*examined.warnings, *placed.remarks(len(vectors))]
-    of_finest = classes_among(tree.names[-1])
+    of_finest = classes_among(tree.names[-1])  # without marks of the unknown and of distractors
     without = len(of_finest) - counts[-1]
     if without:
         warnings.append(

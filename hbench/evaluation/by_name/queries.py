@@ -117,13 +117,14 @@ def report_of_names(
 ) -> Report:
     """Measure the nodes of every depth, each depth as a test, and report means over all nodes.
 
-    `memory`: the most bytes held beyond the vectors; None: the default. `execute`: computes the
-    blocks. `on_test`: called with the name of a test; returns a function that is called with the
-    number of finished blocks and that of all.
+    `subject`: the submission and the dataset, for the report's head. `memory`: the most bytes held
+    beyond the vectors; None: the default. `execute`: computes the blocks. `on_test`: called with
+    the name of a test; returns a function that is called with the number of finished blocks and
+    that of all.
     """
     conditions = asked.conditions
     # {test: measurement}, a test for each depth. The metric "consistency" compares the lists of a
-    # node and of its parent; `_of_edges` sets it to NaN for nodes whose parent has no vector.
+    # node and of its parent, so `_of_edges` sets it to NaN for nodes whose parent has no vector.
     measurements = {}
     for test in asked.tests:
         job = test.job(conditions, memory=memory)
@@ -217,9 +218,9 @@ def conditions_by_name(conditions: Conditions, asked: str | Sequence[str] | None
             expected="a label tree, and --protocol paper",
         )
     names = USUAL if asked is None else asked
-    # Since the tree is cut at a node's depth, its finest level is the node's own, which metrics
-    # without a level (AP) mean. A metric at the finest level of the whole tree, such as AP/species,
-    # is taken as one without a level.
+    # Metrics without a level (AP) are at the finest level. In the test of a node the tree is cut at
+    # the node's depth, so this is the node's own level. A metric at the finest level of the whole
+    # tree, such as AP/species, is taken as one without a level.
     finest = conditions.levels[-1]
     metrics = [
         replace(name, level=None if name.level == finest else name.level)

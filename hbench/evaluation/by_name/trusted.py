@@ -348,8 +348,8 @@ def _answer_at(
 
     `tested` (N,): the items to measure on; the others were used to set the threshold, or their
     truth is unknown. `thresholds` (N,): one for each item, inf for no answer. `setting`: how they
-    were set: for which share of right answers (`target`), counted over which units, with which
-    promise for new items, and the thresholds of the two halves of the units, if halves were used.
+    were set: for which share of right answers (`target`), counted over which units; the promise for
+    new items, with its own threshold; and the thresholds of two halves of the units, if used.
     """
     judged = named.judged
     levels = judged.climb.levels_at(thresholds)
@@ -379,7 +379,7 @@ def _answer_at(
         outcome=outcome_of(of_tested, levels[tested]),
         interval=(float(interval[0]), float(interval[1])),
         curve=curve_of(of_tested),
-        # with a fixed threshold for each level, for comparison
+        # for comparison, with the thresholds in common use, one for each level
         fixed=outcome_of(of_tested, of_tested.climb.levels_by(fixed_thresholds(len(named.levels)))),
         unlabelled=None
         if named.has_truth.all()

@@ -107,7 +107,7 @@ def finished(path: Path, examined: Examined) -> Document | None:
         # the unit of the intervals: the name of a level, or "query"
         and document.unit == examined.conditions.unit
         and set(map(str, examined.conditions.metrics)) <= set(document.scores)
-        # True >= False: official values exist if they are requested; it may have them anyway
+        # if values by a second protocol (`also`) are requested, the report must have official ones
         and bool(document.official) >= bool(examined.also)
     )
     return document if same else None
@@ -167,6 +167,7 @@ class ModelStanding:
             "method": self.document.method,
             "file": source and source.file,
             "sha256": source and source.sha256,
+            # by the metric that ranks the models; `scores` has all metrics
             "score": self.score.model_dump(),
             "scores": {name: score.model_dump() for name, score in self.document.scores.items()},
             "behind_best": self.behind and self.behind.record(),
@@ -209,8 +210,8 @@ def standings(documents: Mapping[Path, Document], metric: str) -> list[ModelStan
     # `_values`: the table of a report's values by query
     best = _values(paths[0], documents[paths[0]], metric)
     unit = documents[paths[0]].unit
-    # for each report but the best a list of differences, one for each metric of the tables; these
-    # have a single metric, so each list has a single difference
+    # For each report but the best: its differences by metric. The tables have a single metric, so
+    # each of these lists has a single difference.
     differences = [
         differences_of(_values(path, documents[path], metric), best, unit=unit)
         for path in paths[1:]

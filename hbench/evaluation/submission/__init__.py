@@ -24,7 +24,7 @@ def read(path: Path, *, ids: Path | None = None, movable: bool = False) -> Submi
     reorder the vectors in place, because nobody uses them afterwards.
     """
     if path.is_file():
-        refuse_for_embeddings(path)  # such as a report
+        refuse_for_embeddings(path)  # raises for a report
         refuse_predictions(path)
     # formats of vectors without ids, such as .npy, cannot hold a ranking
     if path.suffix.lower() not in VECTORS_ALONE and run_files.kind_of(path) == "ranking":

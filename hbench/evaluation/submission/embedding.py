@@ -196,8 +196,8 @@ class EmbeddingSubmission:
                 )
                 build = partial(of_all, test=test, names=None, lists=lists)
             else:
-                # the labels (N, L) as the released evaluator numbers them, by names, for its
-                # protocol; None if its classes are those of the tree
+                # for the protocol of a released evaluator: the labels (N, L), numbered by the names
+                # that it uses; None if these names tell the same classes apart as the tree
                 build = partial(of_all, test=test, names=data.labels_by_name(test))
             # a worker calls `build` with the embeddings that it has read, and without `movable`,
             # since its jobs share them

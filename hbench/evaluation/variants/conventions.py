@@ -278,8 +278,8 @@ def _among_themselves(test: Manifest) -> bool:
 def _by_lists(
     given: EmbeddingSubmission, data: Dataset, metric: MetricName
 ) -> Iterator[Convention]:
-    """Yield the conventions that change a query's list: the query is in its own list, the first
-    result is missing, or the list ends after 1,000 results; and the centring of vectors.
+    """Yield the conventions of `by_other_lists`: the query is in its own list, the first result is
+    missing, the list ends after 1,000 results, or the vectors are centred.
 
     The queries of every test have to be its gallery.
     """
@@ -303,18 +303,19 @@ def _by_lists(
 def _by_splits(
     given: EmbeddingSubmission, data: Dataset, metric: MetricName
 ) -> Iterator[Convention]:
-    """Yield the conventions that rank other items, for tests with a separate gallery: the queries
-    among themselves, or all items of the test among themselves. One file holds the vectors of
-    both sides, so `given.queries` has those of all items."""
-    # {changes in words: for each test the values of its queries}
+    """Yield the conventions that rank other items: the queries among themselves, or all items of
+    the test among themselves. The caller makes sure that the tests have a separate gallery. One
+    file holds the vectors of both sides, so `given.queries` has those of all items."""
+    # {changes in words: for each test the values of the items that are ranked}
     found: dict[Changes, list[Values]] = {}
     formula = _formulas(metric, data.levels)[()]  # the metric itself, with nothing changed
     for test in data.tests.values():
         everything = test.query | test.gallery
         # the change in words, and the mask (N,) of the items that are ranked among themselves
-        for words, chosen in ((QUERIES_ALONE, test.query), (EVERYTHING, everything)):
-            values = among_themselves(chosen, test, given.queries, {(words,): formula})
-            found.setdefault((words,), []).append(values[words,])
+        for change, chosen in ((QUERIES_ALONE, test.query), (EVERYTHING, everything)):
+            changes = (change,)
+            values = among_themselves(chosen, test, given.queries, {changes: formula})
+            found.setdefault(changes, []).append(values[changes])
     # `hbench evaluate` has no options for these changes
     yield from _without_options(found)
 

@@ -166,7 +166,7 @@ def _shuffled(word: str) -> OtherTree:
         by_name = np.argsort(np.array(own.names[-1], dtype=str))
         if NO_CLASS in own.names[-1]:  # distractors stay without a class
             by_name = by_name[by_name != own.names[-1].index(NO_CLASS)]
-        # (C,): the class whose path, down to the finest node, each class gets
+        # (C,): for each class the class whose path it gets; a path includes its finest node
         place = np.arange(len(own.names[-1]))
         place[by_name] = by_name[np.random.default_rng(seed).permutation(len(by_name))]
         # row c is the path of class c, since every fine class has one path
@@ -292,9 +292,10 @@ def _views(
         # gallery (`all_pairs`)
         scorers = scorers_of(of_tree, asked, all_pairs=np.array_equal(test.query, test.gallery))
         view = View.of_labels(ranker, (asked, ranked), scorers, conditions.ties)
-        # this text tells kept blocks of different trees apart: two trees may have equal metrics
-        words = f"{','.join(map(str, of_tree.metrics))} {tree.name} {tree.source}"
-        views.append(replace(view, conditions=words))
+        # a text that tells kept blocks of different trees apart; equal metrics do not, so it also
+        # has the tree's name and source
+        text = f"{','.join(map(str, of_tree.metrics))} {tree.name} {tree.source}"
+        views.append(replace(view, conditions=text))
     return views
 
 
@@ -317,9 +318,9 @@ def _refuse_unfit(examined: Examined) -> None:
 
 def _conditions_under(conditions: Conditions, levels: tuple[str, ...]) -> Conditions:
     """Adapt conditions to a tree of other levels (names). The metrics of all levels come first,
-    then the others at the finest level. The latter get no score under another tree. They are kept
-    for their cuts k: the engine sums from each cut of any metric to the next, so only with the same
-    cuts do values under equal trees have equal bits."""
+    then the others at the finest level. The latter get no score under another tree, and are kept
+    only for their cuts k. The engine sums from one cut of any metric to the next, so the cuts
+    affect the last bits of all values. With the same cuts, equal trees give equal bits."""
     of_level = {
         replace(name, level=None)  # None: the finest level, whatever its name is
         for name in conditions.metrics
@@ -341,7 +342,8 @@ def _scores_under(
     report: Report, tree: OtherTree, conditions: Conditions, found: Mapping[str, Measurement]
 ) -> UnderTree:
     """Summarise the scores under another tree, and their paired differences from the scores under
-    the dataset's own tree, which are in `report`. `found`: {test: measurement under the tree}."""
+    the dataset's own tree, which are in `report`. `conditions`: those under the other tree, with
+    its levels. `found`: {test: measurement under the other tree}."""
     names = list(map(str, _graded(conditions)))
     # (M, Q): the metrics of all levels, which come first in `values`, for the queries in the order
     # of the report's table

@@ -205,7 +205,7 @@ def _copies(audit: Audit) -> Section:
         likeness = "the same vector" if row["is_exact"] else f"cosine {row['similarity']:.4f}"
         name = audit.pool.manifest.items[copy]
         remark = f"{split[item]} · copy {name} in {split[copy]} · {likeness}"
-        label = int(audit.votes.classes[copy])
+        label = int(audit.votes.classes[copy])  # by its label: `classes` is the class of every item
         cards.append(_card(audit, [item], label, np.array([copy]), remark))
     return Section(kind=COPIES, number=len(audit.copies), cards=cards)
 

@@ -116,8 +116,8 @@ def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
     def paint(figure: Figure) -> None:
         """Draw a mark for each row, and the front as a line that falls in steps."""
         panel = figure.subplots()
-        # "pre": right after a point of the front, the line falls to the next point, which is the
-        # best in y among the points that are still better in x
+        # "pre": the line falls right after each point of the front, since further on in x, the best
+        # y that any row reaches is that of the next point
         _paint_points(panel, seen, front, line=front, where="pre")
         _label_axes_by_metrics(panel, board, x=metrics[0], y=metrics[1])
         _number_and_name(figure, panel, front)

@@ -128,6 +128,7 @@ def _draw(request: PlotRequest) -> Drawing:
     ranked = ranked_tests(
         request.files, dataset_of(request.dataset, "h-pr"), request.test, request.names
     )
+    # `ranked_tests` examines all files under the same conditions: the first one's are those of all
     relevance = ranked[0].examined.conditions.relevance
     # (Q,) for each file: the units over which the interval of the mean curve is taken
     units = [units_of(queries_of(test.test, test.manifest)) for test in ranked]

@@ -110,7 +110,7 @@ def draw_mistakes(
     heading = HEADING * several
     # grouped by result: the bars of all runs are below each other
     bars = _bars(names, found, heading)
-    legend = legend_of(levels)  # (level, mark, name) of each level
+    legend = legend_of(levels)  # (level, mark, name) of each level, such as (1, "●○", "genus")
     words = [_in_legend(level, mark, name) for level, mark, name in legend]
 
     def paint(figure: Figure) -> None:
@@ -225,8 +225,8 @@ def _draw(request: PlotRequest) -> Drawing:
     # reports already hold counts by level; embeddings have to be ranked
     if all(file.endswith(".json") for file in request.files):
         runs = runs_of(request.files, request.names)
-        # the distance of each query's first wrong result is in the table of values by query, which
-        # is a file beside the report
+        # the level of each query's first wrong result follows from its distance, which is in the
+        # table of values by query, a file beside the report
         found = [of_document(run.name, run.document, _distances(run.by_query)) for run in runs]
         names = [run.name for run in runs]
         first = runs[0].document

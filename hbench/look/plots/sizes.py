@@ -102,6 +102,7 @@ def draw_sizes(signature: str, sizes: Sequence[SizeScores], metrics: Sequence[st
     used = {size.bits for size in sizes}
     marks = ", ".join(words for bits, (_, words) in MARKS.items() if bits in used)
     about = f"{signature}\nline: the best score of so many bytes; marks: {marks}"
+    # the height is in inches
     return draw_figure(paint, height=2.35 + legend_height(list(metrics)), about=about)
 
 

@@ -200,7 +200,8 @@ def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]
 
 def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[str]) -> None:
     """Draw the scores of validations and tests over the epochs, one line per log and metric."""
-    # names of the sets of classes that were scored
+    # names of the sets of classes that were scored; `scored_of` compares the datasets of all logs,
+    # and adds a log's dataset where another log has a different one
     scored_sets = list(dict.fromkeys(log.scored_of(logs) for log in logs if log.scores))
     # (name in the legend, points, place of the run) of each line
     lines = []

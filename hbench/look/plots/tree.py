@@ -84,7 +84,8 @@ def draw_tree(
     """
     # the items of every node, level by level
     sizes = [items_of_level(tree, items, depth) for depth in range(1, tree.depth + 1)]
-    # the colour of every node, level by level: by branch or, with `means`, by value
+    # The colour of every node, level by level: by branch or, with `means`, by value. The branches
+    # with the most items, by `sizes[0]`, get colours of their own.
     fills = _fills_of_branches(tree, sizes[0])
     scale = None
     if means is not None:

@@ -77,7 +77,8 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
     """Compare the first run with another one: paired differences of all metrics and, if the dataset
     is on this disk, the classes and queries that lost and gained most.
 
-    `number` is the other run's number among the report's runs. Both runs have values by query.
+    `number` is the other run's number among the report's runs. Both runs have the table
+    `by_query`; only with the dataset they also have `values`, in the order of its queries.
     """
     first = reported.runs[0]
     differences = differences_of(first.by_query, other.by_query, unit=reported.document.unit)
@@ -94,7 +95,7 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
         verdict=verdict,
         # a sentence if the runs' images were embedded at different sizes, else ""
         sizes=sizes_in_words(first.document, other.document),
-        # the rest needs the dataset and the values of both runs, and is filled in below
+        # the rest needs the dataset, and the report's metric in `values` of both runs: see below
         balance=None,
         lost=[],
         gained=[],

@@ -54,7 +54,7 @@ def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) 
         # where the small pictures of items are on the sheets that were just drawn.
         images = images_of(reported, folder)
         pages = _pages(reported, places, images)
-        # the first queries of each chapter, with few results, for the overview
+        # for the overview: chapters cut short to a few queries, with a few results each
         glimpses = glimpses_of(chapters, len(reported.document.levels))
         pages.write(temporary, "index", glimpses=glimpses, **overview_of(reported))
         if not reported.is_by_name:

@@ -271,8 +271,8 @@ def _dataset(document: Document, named: str | Dataset | None) -> Dataset | None:
 def _metric(document: Document, name: str | None) -> str:
     """Return the metric by which the pages choose and sort, as the report spells it.
 
-    This is the metric called `name`, by default H-AP, or the first metric if the report has no
-    H-AP. `at` drops the finest level. Raises UnknownName for a metric that the report lacks.
+    This is the metric called `name`, without a level that is the finest; by default H-AP, or the
+    first metric if the report has no H-AP. Raises UnknownName for a metric that the report lacks.
     """
     if name is None:
         return "H-AP" if "H-AP" in document.scores else next(iter(document.scores))
@@ -361,7 +361,7 @@ def with_embeddings(
     runs = {_checksum(run): run for run in reported.runs}
     ranked: dict[str, ReportedRun] = {}
     for path in files:
-        # the text says what needs vectors, for the error about a file that has a ranking
+        # "a curve and a map" need vectors: so says the error about a file that has a ranking
         given = read_embeddings(path, "a curve and a map")
         sha256 = given.source.sha256
         if sha256 not in runs:
@@ -411,9 +411,9 @@ def _with_ranking(
     similarity = examined.conditions.words.similarity
     # if a file keeps the results, only the first right one is missing
     results = RightResults(len(job.ranker.queries), k if run.top is None else 1)
-    # R@1 needs only the finest level, so little is sorted. A job's `conditions` are the key under
-    # which its blocks are cached, and `by_name` are labels for metrics by official names: this pass
-    # does neither. The ranking fills `results`.
+    # R@1 needs only the finest level, so little is sorted; the ranking fills `results`. This job
+    # needs neither `conditions`, the key under which blocks are cached, nor `by_name`, labels for
+    # metrics by official names.
     measure(replace(job, conditions="", by_name=None, top=results), on_block=on_block)
     ranked = lists_of(manifest, job.ranker, results, similarity)
     top = ranked if run.top is None else run.top._replace(right=ranked.right)

@@ -70,10 +70,10 @@ def sheet_by_name(
     tests, conditions, _ = asked_by_name(examined, nodes, by)
     ranked = [_rank_gallery(test, manifest, conditions, k) for test in tests]
 
-    # `_places`: the depth of each chosen node, and its row there
+    # `_places`: for each chosen node, all ranked nodes of its depth, and its row among them
     strips = [
-        _strip(manifest, depth, row, model=model, by=by)
-        for depth, row in _places(ranked, _choose_nodes(ranked, choice, by))
+        _strip(manifest, of_depth, row, model=model, by=by)
+        for of_depth, row in _places(ranked, _choose_nodes(ranked, choice, by))
     ]
     caption = _signature(examined, conditions, tests)
     return StripSheet(strips, manifest.tree.levels, caption, manifest.picture, by)
@@ -112,9 +112,9 @@ def _choose_nodes(ranked: list[RankedNodes], choice: Choice, by: str) -> Queries
     """Choose nodes. The result has positions among the nodes of all depths, counted in the order of
     `ranked`.
 
-    The value of `choice` is the names for the way "queries", one name for "class_name", else the
-    number of nodes. `by` is the metric that orders the nodes. Raises UnknownName for a name that is
-    no node with a vector.
+    `choice` has a way and its value: names for the way "queries", one name for "class_name", and
+    the number of nodes for any other way. `by` is the metric that orders the nodes. Raises
+    UnknownName for a name that is no node with a vector.
     """
     # the nodes' paths
     ids = [str(name) for depth in ranked for name in depth.test.retrieval.ids]
@@ -160,7 +160,7 @@ def _strip(manifest: Manifest, depth: RankedNodes, row: int, *, model: str, by: 
 
     Args:
         manifest: the items of the test.
-        depth: the nodes of this node's depth, with their results.
+        depth: all ranked nodes of the depth at which this node is, with their results.
         row: the node's position among the nodes of `depth`.
         model: the name of the items' file.
         by: the metric of the value.

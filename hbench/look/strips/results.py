@@ -282,13 +282,14 @@ def _results(
     measured = [_measure_test(one, test) for one in examined] if choice.way in MEASURED else []
     # positions among the queries
     chosen = _choose_queries(manifest, choice, by=by, measured=measured[0] if measured else None)
-    # for each file, the first k results of the chosen queries, in the order of these queries
+    # for each file, the first k results of the chosen queries, in the order of these queries; a
+    # file that has a ranking is refused, since a strip needs vectors
     tops = [
         first_results(manifest, one.submission.embeddings("a strip"), chosen, one.conditions, k)
         for one in examined
     ]
     # the queries' positions in the manifest; `query` below is a position among the queries
-    positions = np.flatnonzero(manifest.query).tolist()
+    in_manifest = np.flatnonzero(manifest.query).tolist()
 
     def row(model: int, place: int, query: int) -> StripRow:
         """Make the row of a query by a model, with its first k results (`hits`) and, if it comes
@@ -296,9 +297,9 @@ def _results(
         have only the chosen queries; `query` is its position among all queries."""
         return StripRow(
             name=names[model],
-            hits=hits_of(manifest, tops[model], place, positions[query]),
+            hits=hits_of(manifest, tops[model], place, in_manifest[query]),
             number=model,
-            right=right_of(manifest, tops[model], place, positions[query], shown=k),
+            right=right_of(manifest, tops[model], place, in_manifest[query], shown=k),
         )
 
     strips = []
@@ -412,6 +413,7 @@ def _choose_queries(
         if way == "queries":
             return retrievals.by_id(manifest, value)
         if way == "class_name":
+            # SHOWN_RESULTS is also the default number of queries
             return retrievals.of_class(manifest, value)[:SHOWN_RESULTS]
         return retrievals.at_random(manifest, value)
     # (Q,): higher is better

@@ -131,6 +131,8 @@ class RightResults(TopResults):
                 levels = ((starts <= tied) & (tied < ends)).sum(axis=1)
                 ahead = ranker.tie_key[levels] < ranker.tie_key[-1]
                 self.ranks[at] = 1 + np.count_nonzero(row > score) + np.count_nonzero(ahead)
+                # `columns_of` turns columns of finished rows into items; a row may be rearranged
+                # for its query, so `columns_of` needs the query, too
                 self.right.items[at] = ranker.columns_of(np.array([query]), np.array([column]))
                 self.right.scores[at] = score
 

@@ -243,7 +243,8 @@ class RamboClasses(nn.Module):
             )
             if self.joint == 0:
                 return by_class
-            # one list of all pairs of an example and a class, sorted by example
+            # (1, n·C): one list of all pairs of an example and a class; the order of the pairs
+            # decides only which of two equal scores ranks higher
             flat = rows.T.reshape(1, -1)
             flags = positive.T.reshape(1, -1)
             joint = ap_loss(self.shift(flat, flags), flags, self.lam, smoothing=self.smoothing)

@@ -153,9 +153,9 @@ def _doubts_of_copies(test: Manifest, queries: Embeddings, gallery: Embeddings) 
 
 
 def _copies_in_words(classes: NDArray[np.integer], names: tuple[str, ...]) -> str:
-    """The end of a sentence about items that have exactly the vector of an item of another class:
-    that copies of one picture with different labels have it, and which classes the items have.
-    `classes` (n,): the classes of these items, as indices into `names`."""
+    """The end of a sentence about items that have exactly the vector of an item of another class.
+    It says that copies of a picture with another label have equal vectors, and names the classes
+    of the items. `classes` (n,): the classes of these items, as indices into `names`."""
     items = np.bincount(classes, minlength=len(names))
     order = np.argsort(-items, kind="stable")[: np.count_nonzero(items)]
     largest = examples((f"{names[i]} ({items[i]:,})" for i in order.tolist()), most=4)

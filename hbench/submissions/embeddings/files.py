@@ -346,6 +346,7 @@ def open_stored(path: Path, ids: Path | None) -> Stored:
     # `suffix_of` is .csv for .csv.gz, too, as compressed tables are read
     text_suffix = suffix_of(path)
     if text_suffix not in TEXTS and path.suffix.lower() not in READERS:
+        # `foreign` returns an error for a known format that is not read, else None
         raise foreign(path) or UsageError(
             f"{path} is not an embedding file by its suffix",
             expected=", ".join((*READERS, *TEXTS)),

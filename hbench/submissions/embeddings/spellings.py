@@ -52,7 +52,7 @@ def likely_cause(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
         return None
 
     shorter, longer = sorted((missing, unknown), key=len)
-    mirrored = shorter is unknown  # `names` are unknown ids, `others` wanted ones; else vice versa
+    mirrored = shorter is unknown  # whether the sample has unknown ids, and not missing ones
     sample = shorter[:: max(1, len(shorter) // SAMPLE)][:SAMPLE]  # evenly over the list
     names, others = _with_same_letters(sample, longer, CANDIDATES)
     # in turn: one rewriting, two rewritings, row numbers, one rewriting that explains half of them
@@ -74,8 +74,8 @@ def likely_cause(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
         return None
     pairs, difference = found
     if difference in OF_FOLDERS:  # a rewriting that ignores folders
-        # equal file names prove little, since many folders may have a 1.jpg: a pair is suggested
-        # only if one path is the other without leading folders
+        # equal file names of only half of them prove little, since many folders may have a 1.jpg:
+        # a pair is suggested only if one path is the other without leading folders
         spelling = OF_FOLDERS[difference]  # rewrites ids so that their folders can be compared
         below = _pairs_below_folders(names, others, spelling, mirrored=mirrored)
         if not below:
@@ -189,8 +189,8 @@ def _pairs_that_meet(
     """The pairs (unknown, wanted) of different names that a rewriting makes equal. If `only_one`,
     names with several partners are skipped. `mirrored`: the sample has unknown names, and
     `others` wanted ones; if not, the sample has wanted names, and `others` unknown ones."""
-    of_sample = rewriting.of_wanted
-    of_others = rewriting.of_unknown
+    # the sample's names are rewritten as wanted ones or, if `mirrored`, as unknown ones
+    of_sample, of_others = rewriting.of_wanted, rewriting.of_unknown
     if mirrored:
         of_sample, of_others = of_others, of_sample
     # from the rewritten to the original name; None if `only_one`, and several names become equal
@@ -208,9 +208,9 @@ def _pairs_that_meet(
         (name, partners.get(common)) for name, common in mine if not only_one or counts[common] == 1
     ]
     return [
-        (name, other) if mirrored else (other, name)
-        for name, other in met
-        if other is not None and other != name
+        (name, partner) if mirrored else (partner, name)  # the unknown name first
+        for name, partner in met
+        if partner is not None and partner != name
     ]
 
 
@@ -218,8 +218,8 @@ def _pairs_below_folders(
     sample: Sequence[str], others: Sequence[str], spelling: Spelling, *, mirrored: bool
 ) -> list[tuple[str, str]]:
     """The pairs (unknown, wanted) in which one path is the other without some leading folders, once
-    both are rewritten by `spelling`. `mirrored`: the sample has unknown names and `others` wanted
-    ones; if not, the sample has wanted names and `others` unknown ones."""
+    both are rewritten by `spelling`. `mirrored`: whether the unknown names are in the sample and
+    the wanted ones in `others`, and not the other way round."""
     # from the rewritten name, and from each end of it (b/c and c for a/b/c), to the original name
     whole = {spelling(name): name for name in others}
     ends = {end: name for path, name in whole.items() for end in _ends_of(path)}

@@ -111,12 +111,13 @@ def _sheet_of(dialect: Dialect, path: Path) -> VectorSheet:
     fractions = [place for place in numeric if any(map(NOT_WHOLE.search, filled[place]))]
     lists = [place for place, name in enumerate(names) if name in words.VECTORS]
     lists = lists or _places_of(LIST_OF_NUMBERS, filled)
-    # the second argument: columns whose cells are no texts, so that they can hold ids only by name
+    # Columns of numbers or lists hold no texts, so they hold ids only if their names say so; or the
+    # first column does, if it numbers the rows, for which it must have no fractions.
     ids = _place_of_ids(names, [*numeric, *lists], fractions, header=header)
 
     if lists:
         called = [first[place] for place in lists]
-        # chooses among `called` the one that is in `called`: any, so this raises for several
+        # raises if there are several: all of the first `called` are known, being in the second
         the_one_named(called, called, "column of vectors", path)
         vectors = tuple(lists)
     else:
@@ -162,9 +163,9 @@ def _is_header(
     names = [cell.casefold() for cell in first]
     if any(words.is_id(name) or name in words.VECTORS for name in names):
         return True
-    # pandas writes "", 0, 1, 2 … above an index and the columns of an array
+    # pandas writes 0, 1, 2 … above the columns of an array, and "" or a name above the index
     are_numbered = names[1:] == [str(place) for place in range(len(names) - 1)]
-    # with only two columns, a row such as "a,0" is an id and a number, and no header
+    # with only two columns, a row such as "a,0" is no header, but an id and a number
     if are_numbered and (not names[0] or not number.fullmatch(names[0])):
         return len(names) > 2
 
@@ -213,9 +214,9 @@ def _places_of_vectors(
 
     These are the columns whose names number dimensions (f0, f1 …). If there are none, they are all
     columns of numbers except ids and, by their names, an index and labels. In this case each column
-    must hold fractions (without a header, only the first column must). A column of texts that are
-    not ids means that the table is one of labels, without vectors, unless the column is called,
-    say, label.
+    must hold fractions (without a header, only the first column must). A further column of texts,
+    besides the ids, means that the table is one of labels, without vectors. Columns with a name in
+    CLASS_NUMBERS, such as label, do not mean that: they are usual beside vectors.
 
     Args:
         names: of all columns; "" for each if there is no header.
@@ -328,8 +329,8 @@ def read_jsonl(path: Path) -> TableRead:
         """The value of a key in each line; None where a line lacks it."""
         return [record.get(key) for record in records]
 
-    # {"vector": {"clip": [0.1, 0.2]}}, as Qdrant writes it, becomes {"vector": [0.1, 0.2]}; `said`
-    # is the name "clip" in words, "" for a plain vector
+    # {"vector": {"clip": [0.1, 0.2]}}, as Qdrant writes it, becomes {"vector": [0.1, 0.2]}.
+    # `said` says in words that the name "clip" was used; "" for vectors without names
     records, said = _of_named_vectors(records, path)
     # only keys of the first object are looked at, since every object must have them
     parts = [_part_of_key(key, values_of(key)) for key in records[0]]
@@ -343,7 +344,7 @@ def read_jsonl(path: Path) -> TableRead:
         )
 
     ids = as_ids(values_of(of_ids), path.name)
-    # a nested vector, [[0.1, 0.2]], is flattened, and a null gets the length 1
+    # a nested vector, [[0.1, 0.2]], is flattened; a null becomes a row of one NaN
     rows = [np.asarray(vector, np.float64).reshape(-1) for vector in values_of(name)]
     return TableRead(
         ids=ids,

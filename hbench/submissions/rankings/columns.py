@@ -387,7 +387,8 @@ def _read_parquet_lists(path: Path, roles: Roles) -> Lines:
     queries = texts_of(table[roles.query], str(path))
     lists = table[roles.items].combine_chunks()
     kind = pa.large_list(pa.large_string())
-    # lists are ordered by nothing but their places, which `value` says in words
+    # Usually `value` is the column that orders the rows. Here the items of a list are in order of
+    # rank, so `value` is a text about the lists; `roles.said` names their columns.
     return _lines_of_lists(
         path, queries, lists.cast(kind), replace(roles, value=f"lists of items under {roles.said}")
     )

@@ -184,6 +184,7 @@ def _reader_of_text(path: Path) -> Reader | None:
         return _no_line if is_named else None
     if trec.is_run(head):
         return trec.read
+    # if no other reader fits, the file may still be meant as a run: `trec.read` raises its error
     return text_reader(text) or (trec.read if trec.is_meant(path, head) else None)
 
 

@@ -226,8 +226,8 @@ def _problems_of_items(
     unknown = outside[~elsewhere & ~padded]
     other = outside[elsewhere]
 
-    # Whether each line, (n,), is padding: an item called -1, unless the dataset has such an item;
-    # `padded` is False everywhere then
+    # (n,): whether each line is padding, an item called -1. If the dataset has such an item, its
+    # name is not `padded`, and no line is padding.
     is_padding = np.asarray(np.isin(ranking.names, PADDING)[ranking.items]) & padded.any()
     list_of = _list_of_line(ranking)  # the list, as the index of its query in `ranking.queries`
     again = np.flatnonzero(repeats(ranking) & ~is_padding)

@@ -122,8 +122,8 @@ def remark_on_ranks(lines: Lines, ranks: NDArray[np.float64]) -> tuple[Submissio
     if lines.scores is None or not len(ranks) or not np.isfinite(ranks).all():
         return ()
 
-    # queries are numbered in the order of their first lines, so the numbers of the lines ascend
-    # only if each query's lines are together
+    # `lines.of` has the number of each line's query. Queries are numbered in the order of their
+    # first lines, so these numbers ascend only if each query's lines are together.
     steps = np.diff(lines.of)  # 0 between lines of one list
     are_grouped = bool((steps >= 0).all())
     sorted_already = are_grouped and bool((np.diff(ranks)[steps == 0] >= 0).all())

@@ -69,18 +69,19 @@ def plan(
 
 @samplers.register("m_per_class")
 def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Generator) -> Rows:
-    """Compose batches of B/m different classes with m items of each; every item is in at least one
-    batch of the epoch. Return the rows (S, B) of the items of S batches.
+    """Compose batches of B/m different classes with m items of each. Return the rows (S, B) of the
+    items of S batches.
 
+    Classes of fewer than `smallest` items are left out. Of a class with more than `per_epoch` items
+    so many are drawn (0: all are taken); every item taken is in at least one batch of the epoch.
     The items of a class are cut into groups of m, the last filled up with other items of the class
     (repeated if it has fewer than m). A group goes to the emptiest batch without its class; free
-    places get further groups. Classes of fewer than `smallest` items are left out; from larger
-    classes `per_epoch` items are drawn.
+    places get further groups.
     """
     m = settings.per_class
     classes = _classes_of_epoch(labels, settings, rng)
     width = settings.batch // m
-    # all classes together fill a batch of m·C images at most, which an error suggests
+    # the error suggests the largest batch that these C classes can fill, of m·C images
     _require_classes(len(classes), width, "in all", largest=m * len(classes), each=m)
     groups = [ceil(len(items) / m) for items in classes]
     # enough batches for all groups, and at least as many as the largest class has groups, since a
@@ -144,7 +145,8 @@ def hierarchical(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Ge
 
     rows = []
     by_coarse = _by_coarse(labels, classes)  # for each coarse class: the indices of its fine ones
-    # coarse classes with fewer than `width` fine ones cannot fill half a batch, and are left out
+    # coarse classes with fewer than `width` fine ones cannot fill half a batch, and are left out;
+    # `m` is only for the error, which names the largest batch that is possible
     for chosen in combinations(_wide_enough(by_coarse, width, m), GROUPS):
         # for each coarse class of the pair, and each batch: the indices of fine classes
         hands = [_deal(members, width, settings.batches_per_group, rng) for members in chosen]

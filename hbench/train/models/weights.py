@@ -131,8 +131,8 @@ def _weights_in(held: Any, net: nn.Module, path: Path, *, has_map: bool) -> Mapp
     """Find the weights in the content of a file (`held`): the content itself, or the value of a key
     such as Lightning's `state_dict` or timm's `model`.
 
-    The prefix of a wrapper, such as "module.", is removed if all names begin with it, and if some
-    of them are names in the net without the prefix, but none is with it. With a key map (`has_map`)
+    The prefix of a wrapper, such as "module.", is removed on three conditions: all names begin with
+    it, none of the names is in the net, and without the prefix some are. With a key map (`has_map`)
     the prefix is kept, since the map refers to the names in the file.
     """
     if not isinstance(held, Mapping):

@@ -85,9 +85,9 @@ def set_rates(
     During the warm-up the body's rate is 0. The schedule begins after the warm-up. Of several
     groups of the body, by depth, the returned rate is that of the last one, next to the output.
 
-    `step` is the number of steps before this one, at least those before the epoch. `in_epoch` is
-    the number of steps per epoch. Both are needed for a warm-up that is a share of all steps, which
-    may end within an epoch.
+    `step` is the number of steps before this one; 0 stands for the first step of the epoch.
+    `in_epoch` is the number of steps per epoch. Both are needed for a warm-up that is a share of
+    all steps, which may end within an epoch.
     """
     schedule = recipe.schedule
     since_warm_up = max(0, epoch - schedule.warm_up_epochs(recipe.epochs))

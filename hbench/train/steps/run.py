@@ -166,8 +166,9 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = SINGLE_PROCESS) 
     # the names of the groups of weights that are trained
     learning = {group["name"] for optimizer in optimizers for group in optimizer.param_groups}
     _refuse_idle_warm_up(recipe, learning)
-    # A GPU runs ahead of the host, so a flag on the device keeps it from stepping after a bad step.
-    # That needs optimisers that can skip a step on the device
+    # The host launches steps on a GPU before it knows whether earlier ones were finite. A flag on
+    # the device therefore stops all steps after a bad one. That needs optimisers that can skip a
+    # step on the device.
     halted = None
     if on_gpu and not scaler.is_enabled() and all(map(skips_on_the_device, optimizers)):
         halted = torch.zeros((), dtype=torch.bool, device=device)

@@ -121,8 +121,8 @@ def _names_by_place(graph: ClassGraph[NodeId], names: dict[NodeId, str]) -> dict
     """Names for the nodes of a forest that are unique at each depth. An inner node without a name
     is called by its first and last leaf. Equal names get their parent's name appended.
 
-    If all inner nodes have a number as name, these are support values of a phylogeny. They are not
-    used as names, and their number is stored in the graph's attribute "support".
+    If all inner nodes below the roots have a number as name, these are support values of a
+    phylogeny. They are not used as names; the graph's attribute "support" tells how many they are.
     """
     inner = [node for node in graph if graph.out_degree(node) and graph.in_degree(node)]
     names_levels = graph.graph.get("levels")  # in a file that names its levels, numbers are names

@@ -354,7 +354,7 @@ def replay(
     ids = sorted(label.class_id for label in labels)
     check_known(decisions, ids)
     kinds = {name: group.kind for name, group in decisions.groups.items()}
-    # the state that decisions change: the places of labels, the kinds of groups, the conflicts
+    # the state that decisions change: the places of labels, which are `decided`, kinds, conflicts
     world = World(
         dict.fromkeys(ids, UNASSIGNED),
         clusters,
@@ -383,7 +383,7 @@ def replay(
         _placed(by_id[i], world, decisions, decided_by[i], (suggestions or {}).get(i, ()))
         for i in ids
     )
-
+    # an approval is stale if the members of its group have changed since
     return Curation(rows, tuple(world.conflicts), _stale_approvals(decisions, world), world.kinds)
 
 

@@ -140,7 +140,8 @@ def _material(
     material = Material(labels, clustered, suggestions, known_kinds, decided, ancestors)
 
     if own_table.is_own(work / "labels.csv"):
-        # for a curator's own table the kinds natural and human-made mean nothing
+        # for a curator's own table the kinds natural and human-made mean nothing, and the counts of
+        # labels (`counted` is their unit) are of items, not of landmarks
         material = material._replace(usual_kinds=OWN_KINDS, counted="item")
 
     if against is not None:
@@ -261,7 +262,8 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
     curation = replay(material.labels, material.clusters, material.decisions)
     other = replay(material.labels, material.clusters, material.other_decisions)
     # The page exports decisions together with the inputs (labels, clusters, settings) that they
-    # were made on. Existing decisions keep theirs; the first decisions will be about this page.
+    # were made on. Existing decisions keep the inputs that are stored with them; if there are none
+    # yet, the inputs are those of this page.
     inputs = material.decisions.inputs
     if not material.decisions.decisions:
         labels = digest(label.class_id for label in material.labels)
@@ -302,7 +304,7 @@ def _kind_names(material: Material) -> list[str]:
         *kinds_named(material.decisions),
         *kinds_named(material.other_decisions),
     ]
-    # a group in the file of names may have no kind, that is ""
+    # a group in the file of names may have no kind, that is ""; the function adds the usual kinds
     return list(usual_kinds_first(filter(None, kinds), material.usual_kinds))
 
 

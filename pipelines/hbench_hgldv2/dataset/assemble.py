@@ -99,8 +99,8 @@ def _assemble_landmarks(work: Path, raw: Path | None) -> None:
     assigned = {split: read_rows(path, Assigned) for split, path in by_images.items()}
     # split -> rows of its landmarks, each with the super-category and where that comes from
     splits = _rows_by_split(selection, mapping, assigned)
-    # the trees (without their rows' paths) are made before anything is written, so that rows that
-    # form no tree are refused here
+    # Made before anything is written, so that rows that form no tree are refused here. `tree_of`
+    # returns a tree and the paths of its rows, which are not needed.
     trees = {split: tree_of(rows)[0] for split, rows in splits.items()}
     # split -> number of landmarks by the source of their group
     counts = {split: by_source(rows) for split, rows in splits.items()}

@@ -44,7 +44,7 @@ def card(
 
     Args:
         splits: split -> rows of its landmarks.
-        odd: the pairs of near labels in different groups that the card lists.
+        odd: pairs of labels that are near each other but in different groups; all are listed.
         sources: file name of an input -> sha256.
     """
     # split -> super-category -> number of landmarks
@@ -68,7 +68,7 @@ def card(
         odd=odd,
         sources=sources,
         smallest=SMALLEST,  # super-categories with fewer landmarks are marked
-        reasons=REASONS,
+        reasons=REASONS,  # the keys of `counts` that get a column each
         imbalance={name: imbalance(sizes.values()) for name, sizes in groups.items() if sizes},
         # each kind with its number of super-categories: the usual kinds first, then others in use
         of_kind=[(kind, of_kind[kind]) for kind in usual_kinds_first(sorted(of_kind))],

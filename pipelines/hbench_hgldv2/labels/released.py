@@ -87,8 +87,8 @@ def _sample_rows() -> list[Released]:
         Released(
             landmark_id=number,
             category="",
-            # In the release this column has the class, which is finer than its group. A class id of
-            # the sample is PREFIX and the label in lower case, without qualifiers.
+            # In the release this column has the class, which is finer than its group. The sample
+            # has classes only by id: PREFIX and the label in lower case, without qualifiers.
             supercategory=class_id.removeprefix(PREFIX),
             hierarchical_label=group,
             natural_or_human_made=shipped.groups[group].kind,

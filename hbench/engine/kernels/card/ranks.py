@@ -141,7 +141,7 @@ def rank_rows(rows: Float32s, ranges: CardRanges, slots: Slots, found: Found) ->
     of threads handles one query.
 
     The positives are sorted by parts: the range of their scores is divided into BUCKETS of equal
-    width, and a bucket with many positives into several parts. `slots` gets scores, codes and
+    width, each of which is divided into one or more parts. `slots` gets scores, codes and
     ranks; `found`, per query, the numbers of positives and of left-out items, the code of the first
     item, and whether scores are tied, or overflow (are not finite: the host raises an error).
     """
@@ -169,8 +169,8 @@ def rank_rows(rows: Float32s, ranges: CardRanges, slots: Slots, found: Found) ->
     scores = slots.scores[query]
     codes = slots.codes[query]
     # Two calls of the same function, which the compiler inlines, so that it knows in each call in
-    # which memory the counts are: in the block's, if they fit, else in the card's, in the places
-    # of the ranks that are computed from them.
+    # which memory the counts are: in the block's, if they fit, else in the card's, in
+    # `slots.ranks`, where the ranks that are computed from the counts replace them.
     if parts + 1 + positives <= POOL:
         listed = Sorted(positives, low, scores, codes, pool[parts + 1 :])
         count_and_add_up(row, buckets, listed, slots.ranks[query])
@@ -246,8 +246,8 @@ def place_of(score: Number, buckets: Buckets) -> Number:
 @card_part
 def part_of(score: Number, buckets: Buckets) -> Number:
     """Return the number of the part of a score; parts count from the best score down. A bucket is
-    cut into parts of equal width, and `firsts` has the number of its first one. However numbers are
-    rounded, a higher score never gets a later part."""
+    cut into one or more parts of equal width, and `firsts` has the number of the first. However
+    numbers are rounded, a higher score never gets a later part."""
     # unsigned places, here and below, so that numba adds no code for negative indices
     place = place_of(score, buckets)  # 3.25: a quarter into bucket 3
     bucket = uint32(place)
@@ -285,7 +285,7 @@ def divide(row: RankedQuery, buckets: Buckets, positives: Number) -> Number:
     cuda.syncthreads()
 
     # Each bucket gets one part, and a share of the `wanted` parts by its positives: together at
-    # most BUCKETS + wanted = POOL − 2, which fits into `buckets.table` with its one place more.
+    # most BUCKETS + wanted = POOL − 2, as FIRSTS is BUCKETS + 1. The table takes one place more.
     # int64, as the product may exceed int32
     wanted = min(positives // PER_PART, POOL - FIRSTS - 1)
     for bucket in range(cuda.threadIdx.x, BUCKETS, cuda.blockDim.x):
@@ -395,7 +395,7 @@ def count_distractors(row: RankedQuery, buckets: Buckets, listed: Sorted) -> Num
                 row.found.overflows[row.query] = 1
             # the first positive behind the distractor, `size` if there is none
             slot = slot_of(score, buckets, listed, pessimistic)
-            # positives with the same score are behind the distractor if `pessimistic`, else before
+            # a positive with the same score is at `slot` if `pessimistic`, else right before it
             if pessimistic:
                 is_tied = slot < size and listed.scores[slot] == score
             else:
@@ -406,7 +406,7 @@ def count_distractors(row: RankedQuery, buckets: Buckets, listed: Sorted) -> Num
                 cuda.atomic.add(listed.above, slot, 1)
         elif score == -INFINITY:
             left_out += int32(1)
-        elif not score < INFINITY:  # NaN
+        elif not score < INFINITY:  # NaN, for which all comparisons are false
             row.found.overflows[row.query] = 1
     return left_out
 

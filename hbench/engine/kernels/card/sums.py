@@ -244,6 +244,8 @@ def sum_level(query: SummedQuery, level: Number, upper: Higher, work: Work) -> N
         before, of_all = running(exactly, work.shared.counts)  # in the threads before, and in all
 
         sums = with_items(sums, query, span, work.request)
+        # an item of a higher level gets the place in `upper` that it has here, minus the items of
+        # exactly this level before it; so `split` needs their number before the span
         overlap += split(query, Splitting(level, span, done + before), upper, work.request)
         done += of_all
 
@@ -323,7 +325,7 @@ def write_sums(query: SummedQuery, level: Number, sums: Float64s, out: CardSums)
     `sums` (6,): precision of the whole list, precision and hits up to R, gain, ASI of the level's
     binary labels, and what the level adds to the ASI of all levels.
     """
-    at_r = out.hits.shape[2] - 2
+    at_r = out.hits.shape[2] - 2  # the last two places are for R and for the whole list
     out.hits[query.number, level - 1, at_r] = sums[2]
     out.hits[query.number, level - 1, at_r + 1] = query.size
     out.precision[query.number, level - 1, at_r] = sums[1]
