@@ -260,7 +260,7 @@ class Ranker:
         −0.0 counts as 0.0. The digest is computed only if blocks are stored in a folder or computed
         by a cluster.
         """
-        # the shape of a block decides the last bits of its scores
+        # the shape of a block decides the last bits of its scores; the keys are the ties policy
         digest = hashlib.sha256(f"{self.scores.block_size} {self.tie_key.tolist()}".encode())
         # rows are read in canonical order, so that the order of the input changes nothing
         sides = [(self.scores.gallery_rows, self.columns)]
@@ -272,7 +272,8 @@ class Ranker:
                 numbers = rows.read(order[start : start + ROWS_AT_ONCE])
                 digest.update((numbers + rows.dtype.type(0)).data)  # −0.0 + 0.0 is 0.0
         listed = () if self.listed is None else self.listed.lists.arrays
-        # the columns of each code, which stand for the tree; left-out pairs; listed positives
+        # Where the items of each code are, by query: two trees with equal ranges give equal levels.
+        # Then left-out pairs; and positives, where they are listed.
         for array in (*self.coded, *self.left_out(0, len(self.queries)), *listed):
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()

@@ -86,11 +86,13 @@ def sequences_of_ranking(
 ) -> list[LevelSequence]:
     """The level sequences of a submitted ranking, one per query of the manifest.
 
-    A query without a list has no ranks. A repeated item, or one outside the gallery, takes up its
-    rank with level 0. The padding of a list that is too short takes up no rank.
+    A query without a list has no ranks. A repeated item, one outside the gallery, and one that is
+    not judged take up their rank with level 0. The padding of a list that is too short takes up no
+    rank.
 
     Args:
-        lists: for each query of the manifest, its judged gallery items.
+        lists: for each query of the manifest, its judged gallery items: their rows in the gallery
+            and levels, −1 for items that the query leaves out, such as junk.
         tie_key: a key for each level, (L+1,). Among equal scores, the level with the lower key
             comes first.
     """

@@ -109,7 +109,7 @@ def _asking(data: Dataset, items: Sequence[str]) -> Dataset:
         tree=tree,
         query=everyone,
         gallery=everyone.copy(),
-        picture=test.picture,
+        picture=test.picture,  # opens an item's image by its id, whatever its split
         more=MorePaths(
             np.array([place for place, _ in more], np.int64),
             nodes[len(items) : len(items) + len(more)],

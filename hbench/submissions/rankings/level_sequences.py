@@ -52,7 +52,9 @@ def levels_of(
     `ties`.
 
     The `counts` of a sequence cover the whole gallery, so a positive that is missing from the list
-    is counted but has no rank. A query without a list has no ranks at all.
+    is counted but has no rank. A query without a list has no ranks at all. Repeats and unknown
+    items take up their rank with level 0 (`_levels_of_lines`); the query itself, items that it
+    leaves out, and padding take up none (`_lines_by_query`).
     """
     tie_key = ties(manifest.tree.depth)  # (L + 1,), by which the levels of equal scores are sorted
     # (n,), an entry for each line: the query's and the item's row in the manifest, −1 if unknown

@@ -145,8 +145,9 @@ class OwnTransform:
     settings: Images
 
     def __call__(self, image: Image.Image) -> Tensor:
-        """Apply the transform to a picture, and return a tensor (C, size, size). Raises ConfigError
-        if the result has another shape."""
+        """Apply the transform to a picture, and return a tensor (C, size, size), uint8 or floats as
+        the user's function gives them: bytes are normalised later, floats count as normalised.
+        Raises ConfigError if the result has another shape."""
         from torchvision.transforms import v2
 
         # a net with a single input channel gets grey pictures
