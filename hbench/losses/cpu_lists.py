@@ -23,7 +23,8 @@ from hbench.losses.cpu_kernel import (
     step_slopes,
     step_sums,
 )
-from hbench.losses.rank_sums import Lists, Positives, with_outside
+from hbench.losses.rank_sums import Lists
+from hbench.losses.rank_sums.step_sums import Positives, with_outside
 from hbench.losses.steps import Sigmoid, Step, SupRank
 
 MOST_ITEMS = 1 << 24  # columns that fit into a key next to score and level

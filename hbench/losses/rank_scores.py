@@ -11,7 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from hbench.losses.rank_sums import Lists, Positives, sum_by_query
+from hbench.losses.rank_sums import Lists, sum_by_query
+from hbench.losses.rank_sums.step_sums import Positives
 
 
 class RankEstimates(NamedTuple):

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import hbench
 from hbench.core.errors import SubmissionError
-from hbench.submissions.embeddings.rewritings import REWRITINGS
 from hbench.submissions.embeddings.spellings import likely_cause
+from hbench.submissions.embeddings.spellings.rewritings import REWRITINGS
 
 WORDS = st.text("abcdeXYZ01289", min_size=1, max_size=6)
 FOLDERS = st.lists(WORDS, max_size=2).map(lambda parts: "".join(f"{part}/" for part in parts))

@@ -1,7 +1,7 @@
 """The differences in spelling that files, tools and languages make, and how each is undone.
 
 A rewriting has a name, for people, and two functions: one for the ids that are wanted, and one for
-those of a file. They are tried in the order of REWRITINGS (hbench.submissions.embeddings.spellings).
+those of a file. `spellings` tries them in the order of REWRITINGS.
 
 >>> by_name = {each.name: each for each in REWRITINGS}
 >>> by_name["leading zeros"].of_unknown("img_0007.jpg"), by_name["letter case"].of_unknown("A.JPG")

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import permutations
 
 from hbench.core.errors import examples, shorten
-from hbench.submissions.embeddings.rewritings import (
+from hbench.submissions.embeddings.spellings.rewritings import (
     OF_FOLDERS,
     REWRITINGS,
     Rewriting,
