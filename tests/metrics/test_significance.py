@@ -16,6 +16,7 @@ from hbench.metrics.significance import (
     mean_intervals,
     sign_flip_p,
 )
+from hbench.metrics.significance.student_t import t_quantile
 from hbench.records.comparison import refuse_other_conditions
 from hbench.records.differences import differences_of
 
@@ -204,4 +205,4 @@ def test_a_difference_that_is_the_same_for_all_classes_has_no_interval():
 
 @pytest.mark.parametrize("freedom", [1, 1.3, 2, 2.7, 3, 4.9, 5, 6.5, 9, 30, 400])
 def test_the_quantile_of_students_t_is_scipys(freedom):
-    assert significance._t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=5e-4)
+    assert t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=5e-4)

@@ -17,22 +17,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hbench.metrics.significance.student_t import NORMAL, ONE_SIDED, t_quantile
+
 FLIPS = 10_000  # random patterns of signs in a test
 EXACT = 13  # up to so many units all patterns of signs are counted: 2^13 are fewer than FLIPS
 AT_ONCE = 256  # patterns drawn at once
 SEED = 20240101
 MIN_UNITS = 12  # with fewer units no interval can be trusted
-NORMAL = 1.959963984540054  # the quantile .975
-ONE_SIDED = 1.6448536269514722  # the quantile .95
-# the probability between the median, 0, and each of these quantiles
-BESIDE_MEDIAN = {NORMAL: 0.475, ONE_SIDED: 0.45}
 SMALLEST = 1e-30  # a variance up to this is nothing but rounding
 ROUNDS = 3  # iterations of the weights in `_common`: the third changes no digit that is shown
 ROUNDED = 1e-12  # a mean difference up to this is nothing but rounding
@@ -286,7 +283,7 @@ def bound_without_errors(units: float) -> float:
     if units < 2:
         return 1.0
     # [1]: the upper end of the interval of so many trials, all of value 0
-    return _of_trials(0.0, units, _t_quantile(units - 1, ONE_SIDED))[1]
+    return _of_trials(0.0, units, t_quantile(units - 1, ONE_SIDED))[1]
 
 
 def _intervals(sums: UnitSums, normal: float) -> Values:
@@ -299,7 +296,7 @@ def _intervals(sums: UnitSums, normal: float) -> Values:
     for row, (mean, variance, units, freedom) in enumerate(columns):
         if sums.units[row] < 2 or np.isnan(mean):  # a single unit does not show a variance
             continue
-        t = _t_quantile(freedom, normal)
+        t = t_quantile(freedom, normal)
         inside = mean * (1 - mean)  # the variance of values that are 0 or 1
         # all values are 0, or all 1, up to rounding
         all_alike = variance <= SMALLEST and abs(inside) < 1e-9
@@ -344,7 +341,7 @@ def difference_intervals(sums: UnitSums) -> Values:
     NaN with fewer than two units, and if all units differ by the same amount other than 0: then
     nothing shows how much units vary.
     """
-    t = np.array([_t_quantile(units - 1) for units in sums.effective_units])
+    t = np.array([t_quantile(units - 1) for units in sums.effective_units])
     # if the mean difference is 0, too, nothing differs: the interval is 0 … 0
     all_alike = (sums.variance <= SMALLEST) & (np.abs(sums.means) > ROUNDED)
     half = np.where((sums.units > 1) & ~all_alike, t * np.sqrt(sums.variance), np.nan)
@@ -405,54 +402,3 @@ def holm(p: Sequence[float]) -> Values:
     result = np.empty(len(values))
     result[order] = np.minimum(np.maximum.accumulate(steps), 1)
     return result
-
-
-SERIES_FROM = 5.0  # with so many degrees of freedom the series is accurate to three digits
-
-
-def _t_quantile(freedom: float, normal: float = NORMAL) -> float:
-    """Return the quantile of Student's t with `freedom` degrees of freedom, .975 or .95. `normal`
-    tells which: it is the same quantile of the normal distribution, NORMAL or ONE_SIDED.
-
-    From 5 degrees of freedom on it is the series of Abramowitz and Stegun (1964, 26.7.5).
-    """
-    z = normal
-    nu = max(freedom, 1.0)  # below 1 the quantile would grow without bound
-    # the series is inaccurate for few degrees of freedom: solve the integral, which takes longer
-    if nu < SERIES_FROM:
-        return _small_t_quantile(nu, BESIDE_MEDIAN[normal])
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    return z + sum(term / nu**power for power, term in enumerate(terms, start=1))
-
-
-# cached, since the nodes take two thirds of the time of a quantile, and thresholds need thousands
-@lru_cache(maxsize=1)
-def _gauss_legendre(number: int) -> tuple[Values, Values]:
-    """Return `number` nodes in (−1, 1) and their weights for Gauss–Legendre quadrature."""
-    nodes, weights = np.polynomial.legendre.leggauss(number)
-    return nodes, weights
-
-
-def _small_t_quantile(nu: float, probability: float) -> float:
-    """Return t > 0 with P(0 < T < t) = `probability` for Student's T with few degrees of freedom,
-    ν = `nu`.
-
-    With t = √ν tan θ, P(0 < T < t) = Γ((ν+1)/2)/(√π Γ(ν/2)) ∫₀^θ cos^(ν−1) u du. The integral is
-    computed by Gauss–Legendre quadrature with 64 nodes, and θ by 60 bisections. Both are as
-    accurate as a float.
-    """
-    nodes, weights = _gauss_legendre(64)
-    scale = math.exp(math.lgamma((nu + 1) / 2) - math.lgamma(nu / 2)) / math.sqrt(math.pi)
-    low = 0.0
-    high = math.pi / 2
-    for _ in range(60):
-        theta = (low + high) / 2
-        # theta/2 (nodes + 1) are the nodes in (0, θ), and the weights are scaled by θ/2
-        within = scale * theta / 2 * float(weights @ np.cos(theta / 2 * (nodes + 1)) ** (nu - 1))
-        low, high = (theta, high) if within < probability else (low, theta)
-    return math.sqrt(nu) * math.tan(low)
