@@ -223,9 +223,9 @@ class Ranker:
 
         The range of code 2l − 1 holds the items of level ≥ l. That of code 2l holds the items that
         share level l and may share finer levels, too. An item's code is the last one whose range
-        contains it. Sets `known` (Q,), `coded` and `code_ties`, which `tie_key` makes from the
-        highest code. In `starts` and `ends`, ranges of levels at which a query is unknown become
-        empty.
+        contains it. Sets `known` (Q,), `coded`, and `code_ties` (2L,), the keys of the codes that
+        order equal scores, which the function `tie_key` makes from the highest code. In `starts`
+        and `ends`, ranges of levels at which a query is unknown become empty.
         """
         assert queries.known is not None  # the caller has checked both
         assert gallery.known is not None

@@ -310,8 +310,8 @@ def name_nodes_by_path(table: NameTable) -> NewRows:
     shown: dict[Row, str] = {(): ROOT}
     # parents before children, since the name of a child may contain that of its parent
     for path in sorted(set().union(*paths.values()), key=lambda path: (len(path), path)):
-        # in one namespace, a leaf may be repeated below itself to fill up its path: it keeps its
-        # name
+        # In one namespace, a leaf may be repeated below itself to fill up its path. Each repetition
+        # has a key of its own (`table.keys`), and the name of the leaf.
         repeated = table.one_namespace and path[-2:-1] == path[-1:]  # the last two names are equal
         shown[path] = shown[path[:-1]] if repeated else path[-1]
         if path in shared and not repeated:

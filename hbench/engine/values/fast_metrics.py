@@ -153,7 +153,8 @@ def p_at_k(batch: Batch, *, cut: int, level: int) -> Floats:
 @fast("HD")
 def hierarchical_distance_at_k(batch: Batch, *, cut: int) -> Floats:
     """The mean distance in the tree, from 0 (the same finest class) to 1 (nothing in common), of
-    the first `cut` items of each query (Q,); NaN without a positive at the finest level.
+    the first `cut` items of each query (Q,); NaN without a positive at the finest level, since no
+    ranking could then reach 0.
 
     An item of level l is a hit at each of the levels 1 … l. So the sum of the first items' levels
     is the number of their hits, summed over all levels.
@@ -162,7 +163,8 @@ def hierarchical_distance_at_k(batch: Batch, *, cut: int) -> Floats:
     levels = np.sum(
         [batch.at_cut(batch.sums.hits, level, cut) for level in range(1, batch.depth + 1)], axis=0
     )
-    # the sum if all of these items were of the finest level; a list may be shorter than the cut
+    # the sum if all of these items were of the finest level; a list, whose items of all levels from
+    # 0 are in `counts`, may be shorter than the cut
     most = np.minimum(batch.request.counts.sum(axis=1), cut) * batch.depth
     return np.where(batch.positives(batch.depth) > 0, 1 - ratio(levels, most), np.nan)
 

@@ -179,7 +179,9 @@ def _replay_demo(work: Path) -> None:
 
 
 def link(work: Path, raw: Path, source: FactSource, settings: Mapping[str, Any]) -> None:
-    """Make links.csv and classes.csv from the facts of a source, unless both files are up to date.
+    """Link landmarks to Wikidata's classes by the facts of a source (Commons and Wikidata, or dumps
+    of them), unless this is done already. links.csv has the classes of each landmark, or why it has
+    none; classes.csv has the names of these classes.
 
     `settings` describe the source for the record. Their `limit` is the number of landmarks, from
     the first on, that are read of each split; None or no `limit` means all.
