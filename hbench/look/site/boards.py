@@ -94,8 +94,8 @@ def view_of(board: Leaderboard) -> BoardView:
     number_of = {key: number for number, (key, _) in enumerate(citations, start=1)}
     metrics = [_metric_of_board(board, key) for key in board.metrics]
     rows = [
-        _row_of_board(board, number, standing.rows, number_of)
-        for number, standing in enumerate(standings)
+        _row_of_board(board, line, standing.rows, number_of)
+        for line, standing in enumerate(standings)  # its line on the page, from 0
     ]
     # the last argument: {filter: its values, each with the number of rows that have it}
     return BoardView(board, metrics, rows, citations, _choices(rows))
