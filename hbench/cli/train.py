@@ -397,8 +397,7 @@ class Progress:
             say(f"step {step.step}/{step.steps}  {left}{line}")
 
     def _line(self, step: StepRecord) -> str:
-        """Format the values of a step in one line, with the best validation so far, if there is
-        one."""
+        """Format the values of a step in one line, with the best validation so far, if any."""
         terms = "  ".join(f"{name} {term:.3f}" for name, term in step.terms.items())
         # groups of weights with the same learning rate are listed together
         rates = "/".join(f"{rate:.1e}" for rate in dict.fromkeys(step.rates.values()))
@@ -432,8 +431,7 @@ class Progress:
 
 def time_left(steps: int, *, after_first: int, seconds: float) -> str:
     """Format the time left for a number of steps as the start of a line. `after_first` steps after
-    the first one took `seconds`. With the first step alone the time is unknown: it also loads
-    images and compiles.
+    the first one took `seconds`. The first one also loads and compiles: alone it tells no time.
 
     >>> time_left(99, after_first=1, seconds=2.0), time_left(99, after_first=0, seconds=0.0)
     ('3:18 left  ', '')

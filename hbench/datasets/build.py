@@ -290,8 +290,7 @@ def _build_own(
 ) -> Dataset:
     """Build the user's dataset from its source, and save it in `out`, by default in the folder of
     its name. `name`: None for the name of the source's file. `cards`: also describe the folder for
-    Hugging Face datasets and Croissant. Raises UsageError if a dataset of this name exists and
-    `force` is false."""
+    Hugging Face and Croissant. Raises UsageError if this name is taken and `force` is false."""
     chosen = name or Path(Path(source.name).name.removesuffix(".gz")).stem
     refuse_name(chosen)
     folder = out or writable_folder(chosen)
@@ -376,8 +375,7 @@ def _remarks_on_own_files(
 
 def _damaged(root: Path, dataset: Dataset) -> list[str]:
     """List the pictures of a dataset that exist below the folder `root` but cannot be decoded, each
-    with the reason. A thread per processor decodes them, since Pillow releases Python's lock while
-    it decodes."""
+    with the reason. Threads decode them at once, since Pillow releases Python's lock meanwhile."""
     items = {str(item) for manifest in dataset.manifests.values() for item in manifest.items}
     files = [file for file in sorted(set(map(file_of, items))) if (root / file).is_file()]
 
@@ -405,8 +403,7 @@ def save_built(
     cards: bool = False,
     on_remark: OnRemark,
 ) -> None:
-    """Save a dataset in a folder, with the files that belong to it. Raises DataError if the folder
-    cannot be written.
+    """Save a dataset with the files that belong to it. DataError if the folder cannot be written.
 
     Args:
         dataset: the dataset.
@@ -440,8 +437,7 @@ def save_built(
 
 
 def writable_folder(name: str) -> Path:
-    """Choose the folder for a build of this name: the first of `folders` that can be written.
-    Raises DataError if none can."""
+    """Choose the first folder for a build of this name that can be written; DataError if none."""
     for folder in folders(name):
         # the folder itself, or the nearest one above it that exists
         existing = next(parent for parent in (folder, *folder.parents) if parent.exists())

@@ -79,7 +79,7 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
     names = table.column_names
     _refuse_absent(chosen, names)
     named = frozenset(_columns_named_by_user(chosen))
-    # {column: why it is not used}: columns of other types than texts and whole numbers
+    # {column: why it is not used}: so far those of other types, such as vectors and dates
     left_out = _columns_without_names(table, named)
     values = {name: ColumnValues(name, table[name]) for name in names if name not in left_out}
 
@@ -233,8 +233,7 @@ def _refuse_item(names: Sequence[str], rest: Mapping[str, ColumnValues]) -> None
 
 
 def _are_values(names: Sequence[str]) -> bool:
-    """Whether the cells of the first line are values, not names of columns: some are numbers, and
-    none is a known name for ids."""
+    """Whether the first line has values, not names: numbers, and no known name for ids."""
     numbers = [name for name in names if NUMBER.fullmatch(name.strip())]
     # 0, 1, 2 … are the names that pandas gives to columns without a name
     is_counted = [*map(str, range(len(numbers)))] == numbers
@@ -406,8 +405,7 @@ def _without_same_classes(
 
 
 def _names_same_classes(one: ColumnValues, other: ColumnValues) -> bool:
-    """Whether two columns divide the rows into the same classes, of which there are at least two,
-    under different names."""
+    """Whether two columns divide the rows into the same classes, two or more, by other names."""
     return one.size == other.size > 1 and one.is_within(other) and other.is_within(one)
 
 

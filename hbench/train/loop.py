@@ -131,8 +131,7 @@ def train(
         trust(Path(file))
     recipe = resolve(recipe) if isinstance(recipe, str) else recipe
     ready = prepare_run(recipe, dataset or load(require_dataset(recipe)), processes.world)
-    # the command that reproduces the run; None for a dataset that was passed as an object, which no
-    # command can name
+    # the command that reproduces the run; none can name a dataset that was passed as an object
     made = _command_of(recipe, processes) if dataset is None else None
     recipe = ready.recipe
     if recipe.sampler.batch % processes.world:  # dropping the remainder would change the gradient
@@ -388,9 +387,8 @@ def _score(
 
 @contextmanager
 def _alone_in(out: Path, processes: Processes) -> Iterator[None]:
-    """Keep other trainings out of the folder during the block: the first process locks it for all
-    processes of this training. Raises UsageError if another training is running in it, since their
-    logs would be mixed.
+    """Keep other trainings out of the folder during the block, as their logs would be mixed: the
+    first process locks it for all of this training. Raises UsageError if another one runs in it.
     """
     if not processes.first:
         yield

@@ -118,8 +118,7 @@ class Requester:
 def fetch(
     source: RemoteFile, target: Path, requester: Requester, *, on_progress: OnBytes = lambda _: None
 ) -> dict[str, str]:
-    """Fetch `source` into `target` and return its checksums. Only a whole, verified file gets the
-    name `target`.
+    """Fetch `source` and return its checksums. Only a whole, verified file is called `target`.
 
     `on_progress` is called with each number of new bytes, which is negative if bytes are discarded.
 
@@ -167,8 +166,7 @@ class Transfer:
 
     @property
     def missing(self) -> int | None:
-        """The number of bytes still to fetch; None if neither the source nor the server states the
-        size."""
+        """The number of bytes still to fetch; None if neither source nor server states the size."""
         size = self.source.size or self.total
         return None if size is None else max(0, size - self.here)
 

@@ -43,8 +43,7 @@ MOVES = 4  # per item, after which insertion gives up
 
 
 def sort_parts(keys: Keys, offsets: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
-    """Sort each of n parts of a flat array in place. Part i is the `sizes[i]` keys from
-    `offsets[i]` on."""
+    """Sort n parts of a flat array in place; part i is the `sizes[i]` keys from `offsets[i]` on."""
     large = sizes > MIN_RADIX_KEYS  # for smaller parts, numpy's own sort is quicker
     for first, size in zip(offsets[~large].tolist(), sizes[~large].tolist(), strict=True):
         keys[first : first + size].sort()
@@ -72,8 +71,7 @@ def radix_sort(keys: Keys, buffer: Keys) -> None:
     for item in range(np.uint64(len(keys))):  # unsigned: no check for an index from the end
         low = keys[item] if keys[item] < low else low
         high = keys[item] if keys[item] > high else high
-    # count the bits that the largest difference needs; as uint64, since a uint32 cannot be shifted
-    # by 32 bits
+    # the bits of the largest difference; as uint64, since a uint32 cannot be shifted by 32 bits
     while np.uint64(np.uint32(high - low)) >> np.uint64(bits):
         bits += 1
     counts = np.empty((2, 1 << WIDTH), np.uint32)
@@ -184,8 +182,7 @@ class Parts(NamedTuple):
     def of(self, rows: slice) -> Parts:
         """The parts of some of the rows; each row has one part. Their offsets (n,), the places at
         which parts begin in flat arrays, start at 0 again, for flat arrays of these rows alone.
-        `begins` are columns of rows of scores, as are `starts` and `ends`, which divide a part by
-        levels."""
+        `begins`, `starts` and `ends` are columns of rows of scores."""
         offsets = self.offsets[rows]
         return Parts(
             begins=self.begins[rows],
@@ -237,8 +234,8 @@ def empty(items: int, dtype: np.dtype[np.floating], tie_key: NDArray[np.uint8]) 
     """
     # The tie key of a level is in the low bits of a key, the code of the score in the bits above.
     # With up to 3 bits for the tie key, 32 bits are enough for scores between the largest and 2^-32
-    # of that. Parts with smaller scores are sorted more slowly; with more bits for the tie key,
-    # there would be many such parts.
+    # of that. Parts with smaller scores are sorted more slowly; with more bits, many parts would
+    # be.
     bits = (len(tie_key) - 1).bit_length()
     kind = np.dtype(np.uint32 if bits <= 3 else np.uint64)
     # Half of all codes are for positive scores, half for negative ones, and `middle` is the code of

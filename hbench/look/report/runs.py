@@ -1,8 +1,7 @@
 """Reads what the pages of a report show: the scores, and the values and first results of the
 queries in the order of the test.
 
-Everything except the scores may be missing. The pages then say what is missing, and which option
-makes it.
+All but the scores may be missing. The pages then say what is missing, and which option makes it.
 """
 
 from collections.abc import Sequence
@@ -199,8 +198,7 @@ def _read_reported_run(run: Run, path: Path, test: str, manifest: Manifest | Non
     beside = path.with_suffix(results.SUFFIX)
     if beside.is_file():
         top = _top_lists(results.read(beside, run.document), test, manifest, beside)
-        # whether equal vectors can be seen from the score depends on the similarity: only a cosine
-        # shows them
+        # whether a score shows equal vectors depends on the similarity: only a cosine does
         similarity = Signature.parse(run.document.signature).words.similarity
         top = top._replace(copies=copies_of(top.scores, similarity))
     return ReportedRun(run.name, run.document, values, run.by_query, top)

@@ -173,15 +173,14 @@ def _replay_demo(work: Path) -> None:
     terminal.say("the demo asks nobody: answers of an invented Wikimedia come from a recording")
     with opened(work, command="hbench hgldv2 scrape --demo", offline=True) as client:
         recorded_scrape.fill(client.cache)
-        # settings for the record; no limit: all landmarks are linked
+        # the settings say that all landmarks are linked
         link(work, raw, api.source(client, SERVERS), {"via": "api", "limit": None})
     terminal.say(f"continue with {shlex.join(['hbench', 'hgldv2', '--work', f'{work}', 'clean'])}")
 
 
 def link(work: Path, raw: Path, source: FactSource, settings: Mapping[str, Any]) -> None:
-    """Link landmarks to Wikidata's classes by the facts of a source (Commons and Wikidata, or dumps
-    of them), unless this is done already. links.csv has the classes of each landmark, or why it has
-    none; classes.csv has the names of these classes.
+    """Link landmarks to Wikidata's classes by the facts of a source, unless this is done already.
+    links.csv has the classes of each landmark, or why it has none; classes.csv has their names.
 
     `settings` describe the source for the record. Their `limit` is the number of landmarks, from
     the first on, that are read of each split; None or no `limit` means all.
