@@ -92,7 +92,7 @@ def parse_json_lines(text: str) -> Iterator[tuple[int, Any]]:
     """Parse the JSON text in each line that is not blank. Yields the number of the line, from 1,
     and the value. Raises ValueError as `parse_json` does, with the number of the line.
 
-    >>> list(parse_json_lines('{"a": 1}\n\n[2]'))
+    >>> list(parse_json_lines('{"a": 1}\\n\\n[2]'))
     [(1, {'a': 1}), (3, [2])]
     """
     # splitlines would also split at line breaks that JSON allows inside texts, such as U+2028
