@@ -279,7 +279,7 @@ def _refuse_idle_options(*, is_from_scratch: bool) -> None:
         raise UsageError(
             "--contact is the address for the requests of --from-scratch",
             expected="both, or neither",
-            fix="leave --contact out: the released labels are read from files",
+            fix="leave --contact out: without --from-scratch no server is asked",
         )
 
 
