@@ -359,7 +359,9 @@ def submit(
         f"append the lines above to leaderboards/{dataset_name}.toml of a clone of hbench",
         "open a pull request",
     ]
-    for number, step in enumerate(steps[1:] if said.url else steps, start=1):  # published already
+    if said.url:  # published already
+        del steps[0]
+    for number, step in enumerate(steps, start=1):
         say(f"{number}. {step}")
 
 

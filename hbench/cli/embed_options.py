@@ -1,5 +1,5 @@
 """The options of hbench embed: for loading a model, for embedding images, and for embedding names
-instead."""
+instead. `NET` also stands on other verbs that load a run's model."""
 
 from __future__ import annotations
 
@@ -47,6 +47,11 @@ class ModelOptions:
         )
 
 
+NET = click.option(
+    "--net",
+    metavar="FILE.py:NAME",
+    help="The program of the net, if MODEL is a run whose net is a program of yours.",
+)
 MODEL = block(
     "loading",
     ModelOptions,
@@ -63,9 +68,7 @@ MODEL = block(
         click.option(
             "--key-map", type=FILE, help="TOML that renames keys of a file of weights: old = new."
         ),
-        click.option(
-            "--net", metavar="FILE.py:NAME", help="Of a run whose net is a program: that program."
-        ),
+        NET,
     ],
 )
 

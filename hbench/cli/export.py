@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from hbench.cli.embed_options import NET
 from hbench.cli.names import FILE
 from hbench.cli.terminal import say
 
@@ -11,7 +12,7 @@ from hbench.cli.terminal import say
 @click.command("export")
 @click.argument("model")
 @click.option("--onnx", "file", type=FILE, required=True, help="The file to write: model.onnx.")
-@click.option("--net", metavar="FILE.py:NAME", help="Of a run whose net is a program: that one.")
+@NET
 def command(model: str, file: Path, net: str | None) -> None:
     """Write MODEL, a run's folder or what `hbench embed` takes, as ONNX.
 

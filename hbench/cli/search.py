@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hbench.cli.embed_options import NET
 from hbench.cli.names import DATASET, FILE
 from hbench.cli.reporting import show_results
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 @click.option(
     "-k", type=click.IntRange(1, 1000), default=10, show_default=True, help="Results of each."
 )
-@click.option("--net", metavar="FILE.py:NAME", help="Of a run whose net is a program: that one.")
+@NET
 @click.option("--json", "as_json", is_flag=True, help="As JSON on stdout.")
 @click.option("--csv", "as_csv", is_flag=True, help="As CSV on stdout, a line per result.")
 @click.option("--out", "-o", type=FILE, help="Write strips: .png, .svg, .pdf or .html.")

@@ -396,9 +396,10 @@ class Ranker:
         """A ranker of the same queries, blocks and scores under other labels, those of the queries
         (Q, L') and the gallery (G, L'). The finest classes must be those of this ranker's labels.
 
-        The new ranker takes rows of scores that this ranker's `mask` has finished, and sorts their
-        columns by the new labels. Items of one class keep their order, which is by content, so the
-        result is the order of a ranker that is made from the new labels.
+        The new ranker takes rows of scores in which this ranker has set left-out items to −inf
+        (`mask`), and sorts their columns by the new labels. Items of one class keep their order,
+        which is by content, so the result is the order of a ranker that is made from the new
+        labels.
 
         `tie_key`: from a number of levels to the keys that order equal scores, one per level.
         """

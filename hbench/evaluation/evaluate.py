@@ -77,10 +77,11 @@ def evaluate(
             for the dataset.
         also_official: whether the values of the dataset's released evaluator are computed, too, in
             the same ranking pass. Default: no.
-        ties: as in `hbench.score`.
-        similarity: as in `hbench.score`. Default: the dataset's.
-        relevance: as in `hbench.score`.
-        alpha: as in `hbench.score`.
+        ties: what comes first among equal scores: "pessimistic" (default), the lower level, or
+            "optimistic".
+        similarity: as in `hbench.score`, such as "cosine" or "dot". Default: the dataset's.
+        relevance: of H-AP: "alpha" (default), "sum_wap" or "exponential".
+        alpha: the exponent of the relevance "alpha". Default: 1.
         unit: what intervals are taken over: the classes of a level, or "query". Default: the
             finest level.
         method: the name that the report gives the submission.

@@ -284,7 +284,8 @@ def _where_positive(inside: Measurement, chosen: Conditions) -> Floats:
         # A metric of one level has that level, a number, among its arguments. A metric of all
         # levels has none: it needs a positive of any level, that is of level 1 or finer
         level = name.arguments(chosen.levels).get("level", 1)
-        values[row, inside.counts[:, level:].sum(axis=1) == 0] = np.nan
+        positives = inside.counts[:, level:].sum(axis=1)  # counts (Q, L + 1): of level 0 … L
+        values[row, positives == 0] = np.nan
     return values
 
 

@@ -81,7 +81,8 @@ class NameColumns:
     def sequences(
         self, query: int, scores: NDArray[np.floating], left_out: NDArray[np.int64]
     ) -> NamedSequences:
-        """Make the level sequences by name of one query.
+        """Make the level sequences by name of one query: one that counts the equal names of all
+        columns, and one for each column alone, which metrics of one level read.
 
         `query`: its row in `self.queries` (Q, L), whose names are numbers by which they are equal
         to those of `self.gallery` (G, L). `scores` (G,): of the gallery for this query. `left_out`

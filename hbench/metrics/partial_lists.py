@@ -54,7 +54,8 @@ def _of_level(name: MetricName, setting: Setting) -> Scorer:
     A code is 2l − 1 for an item known to be at level l, 2l for an item at level l or finer; the
     scorer's reading converts codes to levels before its function is called. Any metric but AP# gets
     a list in which items of its level or finer have level 1, and all others level 0. AP#, whose
-    positives are of exactly its level, must know finer items, so its list keeps all levels.
+    positives are of exactly its level, must know finer items, so its list keeps all levels, by the
+    reading `known`.
     """
     depth = len(setting.levels)
     scorer = _by_paper(name, setting)  # a Scorer, whose parts for partial labels are replaced below

@@ -226,9 +226,8 @@ def verdicts(nodes: Labels, labels: Labels, owners: Positions, known: Positions)
     # several true paths is enough (hence "or")
     right = np.zeros(nodes.shape, bool)
     np.logical_or.at(right, owners, np.cumprod(same & is_known, axis=1).astype(bool))
-    # Below the known levels of a true path, a node may be right if all known levels agree:
-    # unknown levels count as agreeing in `so_far`, and only nodes at unknown levels become
-    # `perhaps`.
+    # A node at an unknown level of a true path may be right if all known levels agree.
+    # `so_far`: whether no known level down to this one differs
     so_far = np.cumprod(same | ~is_known, axis=1).astype(bool)
     perhaps = np.zeros(nodes.shape, bool)
     np.logical_or.at(perhaps, owners, so_far & ~is_known)

@@ -85,6 +85,7 @@ def write_cards(dataset: Dataset, folder: Path) -> bool:
                 folder / FILES / f"{name}.parquet",
             )
 
+    # files that do not exist yet count as ours, too
     if _is_ours(folder / BENCHMARK, BENCHMARK_MARK):
         write_text(folder / BENCHMARK, benchmark_text(dataset))
     if not _is_ours(folder / CARD, MARK):

@@ -346,7 +346,8 @@ class CardValues:
         # levels and sizes, which are the first three members
         self.lists = [fetched(each[:queries]) for each in view.lists[:3] if view.plan.others]
 
-        # under partial labels, each reading makes its own lists from the lists of codes
+        # under partial labels, each reading makes its own lists from the lists of codes; `of_lists`
+        # is `view.lists` as kernels take it
         for read in view.readings.values():
             read.read(view.of_lists, queries)
         # the lists that tell the level at rank 1: under partial labels those of the reading of this

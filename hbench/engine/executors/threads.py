@@ -114,7 +114,7 @@ def _by_rows(
                 stage = line.popleft()
                 for task in stage.tasks:
                     task.result()  # waits for the task, and raises its error if it had one
-                if stage.is_scored:
+                if stage.is_scored:  # so the tasks waited for were those of scoring
                     done.append(stage)
                     buffers.append(stage.scores)
                 else:

@@ -259,9 +259,10 @@ def _relatives(metric: MetricName, levels: Sequence[str]) -> list[str]:
     # nobody who writes them means another level
     if "level" in metrics[metric.base].takes and not metric.base.endswith(("#", "/")):
         names += [str(replace(metric, level=level).at(levels)) for level in levels]
-    # RECALLS: two metrics called recall. RELATIVES: groups of metrics called by each other's names
+    # RECALLS: the bases of two metrics called recall; the other one keeps the level and the cut
     if metric.base in RECALLS:
         names += [str(replace(metric, base=base).at(levels)) for base in RECALLS]
+    # RELATIVES: groups of whole names of metrics that are called by each other's names
     for family in RELATIVES:
         if metric.base in family:
             for other in family:

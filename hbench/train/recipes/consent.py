@@ -28,9 +28,10 @@ def program_in(file: Path) -> bytes:
 
 
 def trust(file: Path) -> None:
-    """Record the user's consent to run a Python file with its present content, whoever names the
-    file. The record is a file in the folder of consents, named by path and content. Raises
-    ConfigError if this folder cannot be written, or if other users can write to it."""
+    """Record the user's consent to run a Python file with its present content. It holds whichever
+    recipe or list names the file. The record is a file in the folder of consents, named by path and
+    content. Raises ConfigError if this folder cannot be written, or if other users can write to
+    it."""
     file = file.resolve()
     folder = consent_home()
     try:

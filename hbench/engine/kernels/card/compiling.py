@@ -41,8 +41,8 @@ def card_kernel(function: Callable[..., None]) -> Any:
     # Machine code is kept in a folder for this state of the sources: numba's own folder, beside
     # each module, does not distinguish states. Some versions of numba.cuda have a configuration
     # object of their own, in `cuda.core`; others use the one of numba.
-    configuration = getattr(cuda, "core", numba)
-    configuration = getattr(configuration, "config", numba.config)
+    has_own = hasattr(cuda, "core") and hasattr(cuda.core, "config")
+    configuration = cuda.core.config if has_own else numba.config
     usual = configuration.CACHE_DIR
     folder = kernel_folder()  # None if other users may write to it: then nothing is kept
     if folder:
