@@ -4,15 +4,17 @@ reach Python.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from filelock import FileLock
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -81,6 +83,31 @@ def zoo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("zoo")
     zoo.make(folder)
     return folder
+
+
+class Demo(NamedTuple):
+    """The folder in which `hbench demo` was run, and what it printed."""
+
+    folder: Path
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    """`hbench demo`, run once for all worker processes of the tests; nobody changes its folder."""
+    from tests.command_line import run
+
+    own = tmp_path_factory.getbasetemp()
+    # pytest-xdist gives each worker a folder in that of all
+    of_all = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    folder, printed = of_all / "demo", of_all / "demo.json"
+    with FileLock(of_all / "demo.lock"):
+        if not printed.exists():
+            folder.mkdir()
+            done = run("demo", folder=folder)
+            printed.write_text(json.dumps([done.stdout, done.stderr]))
+    return Demo(folder, *json.loads(printed.read_text()))
 
 
 @pytest.fixture

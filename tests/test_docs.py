@@ -61,20 +61,12 @@ RUN = [
 ]
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    """What `hbench demo` leaves, made once for all pages."""
-    folder = tmp_path_factory.mktemp("demo") / "hbench-demo"
-    group(["demo", "--out", str(folder)], standalone_mode=False)
-    return folder
-
-
 def run_of(page, demo, folder):
     """The process that ran the blocks of a page, in a folder of its own."""
     work = folder / "work"
     work.mkdir()
     if "$ hbench demo\n" in page.read_text(encoding="utf-8"):
-        shutil.copytree(demo, work / "hbench-demo")
+        shutil.copytree(demo.folder / "hbench-demo", work / "hbench-demo")
     return process("-m", "tests.page", page, folder=work, HBENCH_DATA=folder / "data")
 
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -65,36 +66,47 @@ def test_a_plug_in_that_fails_is_named_with_its_package_and_cause(site, tmp_path
     assert "hbench-example" in metric["problem"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "old", "new", "said"),
-    [
-        ("metric", "float(ranks[0])", "str(ranks)", "returned no number"),
-        ("metric", "sequence.ranks[", "sequence.places[", "hbench_example.py, line"),
-        ("metric", "return float(", "return None and float(", "returned no number"),
-        ("loss", "return to_centre +", "return embeddings +", "returned no number"),
-        ("loss", "torch.zeros(dim)", "torch.zeros(dim + 1)", "RuntimeError"),
-        ("loss", "return to_centre +", "with torch.no_grad(): return to_centre +", "no gradient"),
-        ("loss", "return to_centre +", "return float('nan') * to_centre +", "is nan"),
-        ("dataset", '"kind": 4', '"kind": 5', "kind"),
-        ("dataset", "    return image", "    return None", "returns none"),
-        ("dataset", "Image.new(", "Image.anew(", "hbench_example.py, line"),
-        (
-            "dataset",
-            'return {"train"',
-            'return [1] or {"train"',
-            "of hbench-example returned no splits",
-        ),
+NO_NUMBER = "returned no number"
+LINE = "hbench_example.py, line"
+FAULTS = {  # what is written in place of what, and what is said of it
+    "metric": [
+        ("float(ranks[0])", "str(ranks)", NO_NUMBER),
+        ("sequence.ranks[", "sequence.places[", LINE),
+        ("return float(", "return None and float(", NO_NUMBER),
+        None,  # the metric works beside a loss and a dataset that do not
     ],
-)
-def test_a_plug_in_that_loads_but_does_not_work_is_said_so(site, tmp_path, kind, old, new, said):
+    "loss": [
+        None,
+        ("return to_centre +", "return embeddings +", NO_NUMBER),
+        ("torch.zeros(dim)", "torch.zeros(dim + 1)", "RuntimeError"),
+        ("return to_centre +", "with torch.no_grad(): return to_centre +", "no gradient"),
+        ("return to_centre +", "return float('nan') * to_centre +", "is nan"),
+    ],
+    "dataset": [
+        ('"kind": 4', '"kind": 5', "kind"),
+        None,
+        ("    return image", "    return None", "returns none"),
+        ("Image.new(", "Image.anew(", LINE),
+        ('return {"train"', 'return [1] or {"train"', "of hbench-example returned no splits"),
+    ],
+}
+
+
+@pytest.mark.parametrize("faults", list(zip_longest(*FAULTS.values())))
+def test_a_plug_in_that_loads_but_does_not_work_is_said_so(site, tmp_path, faults):
     broken = shutil.copytree(site, tmp_path / "site")
     source = (broken / "hbench_example.py").read_text()
-    assert source.count(old) == 1
-    (broken / "hbench_example.py").write_text(source.replace(old, new))
+    for old, new, _ in filter(None, faults):
+        assert source.count(old) == 1
+        source = source.replace(old, new)
+    (broken / "hbench_example.py").write_text(source)
     listed = json.loads(hbench(broken, tmp_path, "info", "--json").stdout)["plugins"]
     problems = {each["kind"]: each["problem"] for each in listed if "example" in each["package"]}
-    assert said in problems.pop(kind)
-    assert not any(problems.values())
+    for kind, fault in zip(FAULTS, faults, strict=True):
+        if fault is None:
+            assert problems[kind] is None
+        else:
+            assert fault[2] in problems[kind]
 
 
 def test_recipes_of_a_package_that_fails_leave_the_others_listed(site, tmp_path):

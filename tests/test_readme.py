@@ -3,6 +3,7 @@ blocks run as they are."""
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,17 +19,18 @@ BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("readme")
+def folder(demo, tmp_path_factory):
+    """A copy of the folder in which the first line, `hbench demo`, was run."""
+    return shutil.copytree(demo.folder, tmp_path_factory.mktemp("readme"), dirs_exist_ok=True)
 
 
 @pytest.mark.parametrize(
     "line", [line for kind, text in BLOCKS if kind == "console" for line in text.splitlines()]
 )
-def test_a_console_line_of_the_readme_runs(folder, line):
+def test_a_console_line_of_the_readme_runs(folder, demo, line):
     prompt, program, *words = shlex.split(line)
     assert (prompt, program) == ("$", "hbench")
-    done = run(*words, folder=folder)
+    done = demo if words == ["demo"] else run(*words, folder=folder)
     assert done.stdout + done.stderr
 
 

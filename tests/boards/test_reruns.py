@@ -73,19 +73,19 @@ def test_the_shipped_recipe_has_the_rate_that_was_chosen():
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory):
+def remade(tmp_path_factory):
     """A folder with what the command of the demo's row made, and what was said of it."""
     folder = tmp_path_factory.mktemp("demo")
     words = ("leaderboard", "rerun", "glyphs", "pixels → PCA (64)", "--out", folder / "made")
     return folder / "made", run(*words, folder=folder).stderr
 
 
-def test_the_demos_row_is_made_again(demo):
-    assert "the row stands" in demo[1]
+def test_the_demos_row_is_made_again(remade):
+    assert "the row stands" in remade[1]
 
 
-def test_a_file_that_is_on_the_board_already_is_not_counted_beside_itself(demo):
-    document = reports.read(next(demo[0].glob("*.json")))
+def test_a_file_that_is_on_the_board_already_is_not_counted_beside_itself(remade):
+    document = reports.read(next(remade[0].glob("*.json")))
     board = boards.read_board("glyphs")
     said = placing(document, board)
     assert "is, as the row pixels → PCA (64), place" in said

@@ -374,16 +374,9 @@ def test_vectors_of_the_caller_stay_as_they_are(tmp_path):
         assert zoo.same(evaluate(tmp_path / "zoo32.parquet", data), stayed)
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    """A folder in which the demo was run, and what it printed."""
-    folder = tmp_path_factory.mktemp("demo")
-    return folder, in_folder(folder, "demo", "--out", "out", "--dim", "16")
-
-
 def test_the_demo_leaves_a_report_a_picture_and_the_embedding_file(demo):
-    folder, shown = demo
-    written = {path.name for path in (folder / "out").iterdir()}
+    out = demo.folder / "hbench-demo"
+    written = {path.name for path in out.iterdir()}
     kept = {
         "glyphs-pca.parquet",
         "glyphs-pca.json",
@@ -391,23 +384,22 @@ def test_the_demo_leaves_a_report_a_picture_and_the_embedding_file(demo):
         "glyphs-pca.top-k.parquet",
     }
     assert written == kept | {"glyphs-pca.png", "pages"}
-    assert (folder / "out" / "glyphs-pca.png").read_bytes().startswith(b"\x89PNG")
-    assert "H-AP" in shown.stdout
-    assert "Next:" in shown.stderr
+    assert (out / "glyphs-pca.png").read_bytes().startswith(b"\x89PNG")
+    assert "H-AP" in demo.stdout
+    assert "Next:" in demo.stderr
 
 
 def test_the_demo_names_the_page_to_open(demo):
-    folder, shown = demo
-    page = Path(shown.stderr.rstrip().rpartition("Open this page: ")[2])
-    assert "glyphs" in (folder / page).read_text(encoding="utf-8")
+    page = demo.folder / demo.stderr.rstrip().rpartition("Open this page: ")[2]
+    assert "glyphs" in page.read_text(encoding="utf-8")
     assert {"explore.html", "tree.html", "map.html"} <= {
-        path.name for path in (folder / page).parent.iterdir()
+        path.name for path in page.parent.iterdir()
     }
 
 
 def test_the_report_of_the_demo_has_its_file_and_the_mistakes_of_every_query(demo):
-    folder, _ = demo
-    document = Document.model_validate_json((folder / "out" / "glyphs-pca.json").read_text())
+    text = (demo.folder / "hbench-demo" / "glyphs-pca.json").read_text()
+    document = Document.model_validate_json(text)
     assert sum(document.mistakes["test"].values()) == document.scores["R@1"].queries
     assert Path(document.embedding.file).name == "glyphs-pca.parquet"
 

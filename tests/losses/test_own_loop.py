@@ -168,14 +168,14 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from hbench import build_loss_for, gather_batch
 
-name, out = sys.argv[1:]
+out, *names = sys.argv[1:]
 rank, world = 0, 1
 if "--alone" not in out:
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
 
 
-def train():
+def train(name):
     torch.manual_seed(0)
     images = torch.randn(3, 24, 12)
     net = torch.nn.Sequential(torch.nn.Linear(12, 16), torch.nn.Tanh(), torch.nn.Linear(16, 8))
@@ -193,10 +193,11 @@ def train():
         optimizer.step()
 
     weights = [weight.detach() for weight in (*net.parameters(), *loss.parameters())]
-    torch.save([value.detach(), *weights], f"{out}-{rank}.pt")
+    torch.save([value.detach(), *weights], f"{out}-{name}-{rank}.pt")
 
 
-train()
+for name in names:
+    train(name)
 # The graph and the wrapped net go first (it is part of a cycle): a group that one of them keeps has
 # threads while the interpreter exits, and these may abort it.
 gc.collect()
@@ -205,19 +206,30 @@ if world > 1:
 """
 
 
-@pytest.mark.process
-@pytest.mark.parametrize("name", ["sup_hap", "happier", "roadmap"])
-def test_two_processes_of_a_plain_loop_take_the_steps_of_one(name, tmp_path):
-    script = tmp_path / "loop.py"
+OWN_LOSSES = ["sup_hap", "happier", "roadmap"]
+
+
+@pytest.fixture(scope="module")
+def own_loops(tmp_path_factory):
+    """A folder with what the loop has at its end, alone and as two processes, for each loss."""
+    folder = tmp_path_factory.mktemp("own-loop")
+    script = folder / "loop.py"
     script.write_text(OWN_LOOP)
     environment = {"OMP_NUM_THREADS": 1, "CUDA_VISIBLE_DEVICES": ""}
-    process(script, name, tmp_path / "--alone", **environment)
+    process(script, folder / "--alone", *OWN_LOSSES, **environment)
     start = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
-    process(*start, script, name, tmp_path / "shared", **environment)
-    alone = torch.load(tmp_path / "--alone-0.pt")
+    process(*start, script, folder / "shared", *OWN_LOSSES, **environment)
+    return folder
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", OWN_LOSSES)
+def test_two_processes_of_a_plain_loop_take_the_steps_of_one(name, own_loops):
+    alone = torch.load(own_loops / f"--alone-{name}-0.pt")
     for rank in range(2):
-        for shared, expected in zip(torch.load(tmp_path / f"shared-{rank}.pt"), alone, strict=True):
-            torch.testing.assert_close(shared, expected, rtol=0, atol=1e-6)
+        shared = torch.load(own_loops / f"shared-{name}-{rank}.pt")
+        for found, expected in zip(shared, alone, strict=True):
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
 
 
 UNEQUAL = """
