@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError
 from hbench.losses import cpu_lists, rank_scores, rank_sums
-from hbench.losses.batch_loss import BatchLoss, LossBatch, sum_over_blocks
+from hbench.losses.batch_loss import BatchLoss, LossBatch
+from hbench.losses.batch_loss.block_sums import sum_over_blocks
 from hbench.losses.entry import LossEntry, chosen, parameters_of
 from hbench.losses.rank_scores import RankEstimates, Score
 from hbench.losses.rank_sums import (
