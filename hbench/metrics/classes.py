@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from hbench.core.arguments import as_array, checked
 from hbench.core.errors import UsageError
-from hbench.metrics.functions import Values, real_scores
+from hbench.metrics.functions import Values
+from hbench.metrics.functions.arrays import real_scores
 
 # kinds of numpy's types
 NUMBERS = "iufb"
