@@ -22,9 +22,9 @@ from hbench.evaluation.by_name.naming import (
     SUM,
     Nodes,
 )
-from hbench.evaluation.by_name.trusted import (
+from hbench.evaluation.by_name.trusted import Trusted
+from hbench.evaluation.by_name.trusted.calibration import (
     NamedItems,
-    Trusted,
     trusted_by_others,
     trusted_of,
 )
