@@ -254,8 +254,9 @@ def command(
 
 
 def _refuse_own_options(name: str | None) -> None:
-    """Raise UsageError for options of a user's own table or folder, of which --from was not given:
-    a published dataset has its own levels and splits. `name`: the dataset's, for the message."""
+    """Raise UsageError for options that are only for a user's own table or folder; called if there
+    is none (--from). A published dataset has its own levels and splits. `name`: the dataset's, for
+    the message."""
     # the options that the user set, as "--levels"
     if given := given_among({field.name for field in fields(OwnOptions)}):
         raise UsageError(

@@ -125,7 +125,8 @@ def answers_of(levels: Positions, right: Values) -> Values:
 
 
 class _Answers(NamedTuple):
-    """How the answers of all units change as the threshold decreases, as E changes.
+    """How the answers of all units change as the threshold decreases, as E changes. A unit is a
+    class, whose items err together, or a single item: promises count units.
 
     `tried` (T,): the thresholds, in decreasing order. For each change (E,): `at`, the number of its
     threshold in `tried`; `of`, its unit; `said`, how many more answers the unit has from there on;

@@ -128,7 +128,8 @@ class MetricGroup:
             ranked: the ranks and levels of the queries' positives; codes under partial labels.
             batch: the batch of all queries of a block.
             workspace: the buffers of this thread.
-            queries: (n,), the input positions of the queries, by which their relevance is found.
+            queries: (n,), the input positions of the queries, by which `grade` finds their
+                relevance.
             at: the places of the queries in the batch.
 
         Returns:

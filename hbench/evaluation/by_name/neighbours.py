@@ -141,8 +141,8 @@ def _paths_of(ids: NDArray[np.object_], data: Dataset, numbering: Numbering) -> 
         rows = place.fill_null(-1).to_numpy(zero_copy_only=False)
         # the split may number its classes differently, so they are found by name
         names = [known_part(row) for row in class_rows(manifest.tree)]
-        # (C, L), by class; `labels[:, -1]` is the class of each item. A path that ends early has
-        # nodes at its end that mark the unknown. `known_part` left these out, so they are BELOW.
+        # (C, L), by class; `labels[:, -1]` is the class of each item. In a path that ends
+        # early, `known_part` left out the nodes that stand for the unknown: they become BELOW.
         nodes = numbering.paths(names)[manifest.labels[:, -1]]
         paths[rows >= 0] = nodes[rows[rows >= 0]]
     return paths

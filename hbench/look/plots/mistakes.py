@@ -225,8 +225,8 @@ def _draw(request: PlotRequest) -> Drawing:
     # reports already hold counts by level; embeddings have to be ranked
     if all(file.endswith(".json") for file in request.files):
         runs = runs_of(request.files, request.names)
-        # the level of each query's first wrong result follows from its distance, which is in the
-        # table of values by query, a file beside the report
+        # the level of each query's first wrong result follows from the metric HD-first-mistake, its
+        # distance in the tree, which is in the table of values by query, a file beside the report
         found = [of_document(run.name, run.document, _distances(run.by_query)) for run in runs]
         names = [run.name for run in runs]
         first = runs[0].document

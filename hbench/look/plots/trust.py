@@ -54,7 +54,8 @@ class TrustCurve(NamedTuple):
 
 def read_curve(path: Path, name: str) -> TrustCurve:
     """Read the curve of risk against coverage that `hbench name --trust … --json` printed, and call
-    it `name` in the legend. Raises SubmissionError for a file without a curve."""
+    it `name` in the legend. Its target is the share of answers that should be right. Raises
+    SubmissionError for a file without a curve."""
     try:
         content: Any = read_json(path)
         trust = content["trust"]
@@ -67,12 +68,13 @@ def read_curve(path: Path, name: str) -> TrustCurve:
             target=float(trust["target"]),
             # `said` is the share of items that are answered: without answers there is no point
             chosen=_point(trust) if trust["said"] else None,
-            fixed=_point(trust["fixed"]),  # with the fixed thresholds
+            # with the same thresholds for every model, .8, .6 and .4, whatever the target
+            fixed=_point(trust["fixed"]),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SubmissionError(
             f"{path} has no curve of risk against coverage",
-            expected="answers of a target, in JSON",
+            expected="the JSON of answers to items, with the share that should be right",
             found=f"{type(error).__name__}: {error}",
             fix=MADE_BY,
         ) from None
