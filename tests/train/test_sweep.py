@@ -8,17 +8,29 @@ from click.testing import CliRunner
 
 from hbench.cli import group
 from hbench.core.errors import UsageError
+from hbench.datasets import save
 from hbench.train.recipes.files import resolve
 from hbench.train.records.trials import Trial
 from hbench.train.sweep import Sweep, TriedKey, ends_of, parse_sweep
 from tests.command_line import call, refusal
+from tests.training import small_glyphs
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-QUICK = ["epochs=2", "steps_per_epoch=4", "sampler.batch=16", "model.dim=8"]
+SMALL = ["dataset=letters", "epochs=2", "steps_per_epoch=4", "model.dim=8"]
+QUICK = [*SMALL, "sampler.batch=16"]
 COMMAND = ["train", "glyphs-nsm", *[word for each in QUICK for word in ("--set", each)]]
-SMALL = ("epochs=2", "steps_per_epoch=4", "model.dim=8")
 OF_BATCHES = ["train", "glyphs-nsm", *[word for each in SMALL for word in ("--set", each)]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def letters_by_name(tmp_path_factory):
+    """A part of glyphs with the name letters: a trial embeds hundreds of letters, not thousands."""
+    home = tmp_path_factory.mktemp("data")
+    save(small_glyphs(train=60), home / "letters")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HBENCH_DATA", str(home))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +45,13 @@ def swept(tmp_path_factory):
 def swept_by_batch(tmp_path_factory):
     """What is said of a sweep whose second trial has more classes in a batch than are left."""
     out = tmp_path_factory.mktemp("sweep") / "run"
-    said = refusal(*OF_BATCHES, "--sweep", "sampler.batch=16,2800", "--out", out)
+    said = refusal(*OF_BATCHES, "--sweep", "sampler.batch=16,240", "--out", out)
     return out, said
 
 
 def test_a_sweep_is_printed_only_if_every_trial_can_be_trained(swept_by_batch):
     _, said = swept_by_batch
-    assert said.endswith(refusal(*OF_BATCHES, "--sweep", "sampler.batch=16,2800", "--print"))
+    assert said.endswith(refusal(*OF_BATCHES, "--sweep", "sampler.batch=16,240", "--print"))
     printed = call(*COMMAND, "--sweep", "optimizer.lr=1e-3,1e-2", "--print")
     assert "2 trials" in printed.stderr
     assert "[losses" in printed.stdout
@@ -96,7 +108,7 @@ def test_what_is_wrong_with_the_last_trial_is_said_before_the_first(tmp_path):
 
 def test_a_batch_of_too_many_classes_is_refused_before_the_first_trial(swept_by_batch):
     out, said = swept_by_batch
-    assert "sampler.batch=2800" in said
+    assert "sampler.batch=240" in said
     assert "20 % of the training classes are held out for the comparison" in said
     assert "in --sweep, sampler.batch=" in said  # the advice: --set would be refused beside it
     assert not out.exists()
