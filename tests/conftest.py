@@ -110,6 +110,19 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     return Demo(folder, *json.loads(printed.read_text()))
 
 
+@pytest.fixture(scope="module")
+def letters_by_name(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A part of glyphs that a module's commands know as letters: hundreds of items, not thousands."""
+    from hbench.datasets import save
+    from tests.training import small_glyphs
+
+    home = tmp_path_factory.mktemp("data")
+    save(small_glyphs(train=60, test=80), home / "letters")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HBENCH_DATA", str(home))
+        yield
+
+
 @pytest.fixture
 def empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home of hbench: no data, no leaderboards, no sources of whoever runs the tests."""

@@ -8,29 +8,17 @@ from click.testing import CliRunner
 
 from hbench.cli import group
 from hbench.core.errors import UsageError
-from hbench.datasets import save
 from hbench.train.recipes.files import resolve
 from hbench.train.records.trials import Trial
 from hbench.train.sweep import Sweep, TriedKey, ends_of, parse_sweep
 from tests.command_line import call, refusal
-from tests.training import small_glyphs
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "letters_by_name")
 
 SMALL = ["dataset=letters", "epochs=2", "steps_per_epoch=4", "model.dim=8"]
 QUICK = [*SMALL, "sampler.batch=16"]
 COMMAND = ["train", "glyphs-nsm", *[word for each in QUICK for word in ("--set", each)]]
 OF_BATCHES = ["train", "glyphs-nsm", *[word for each in SMALL for word in ("--set", each)]]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def letters_by_name(tmp_path_factory):
-    """A part of glyphs with the name letters: a trial embeds hundreds of letters, not thousands."""
-    home = tmp_path_factory.mktemp("data")
-    save(small_glyphs(train=60), home / "letters")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HBENCH_DATA", str(home))
-        yield
 
 
 @pytest.fixture(scope="module")
