@@ -89,7 +89,7 @@ def order_of(report):
     return dict(zip(report.table["query"].to_pylist(), range(len(report.table)), strict=True))
 
 
-@settings(max_examples=220, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 10**9))
 def test_a_node_sees_the_tree_cut_at_its_depth(seed):
     paths, nodes, vectors, of_nodes = problem(seed)

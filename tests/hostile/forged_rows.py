@@ -48,11 +48,12 @@ class Case:
 
 @dataclass
 class Bench:
-    """A small dataset of 30 species in 6 genera, a leaderboard of it, and runs on it, each with its
-    row.
+    """A small dataset of 30 species in 6 genera, a leaderboard of it, and a `number` of runs on it,
+    each with its row.
     """
 
     folder: Path
+    number: int = RUNS
     data: Dataset = field(init=False)
     board: Leaderboard = field(init=False)
     runs: list[Row] = field(init=False)
@@ -69,7 +70,7 @@ class Bench:
             self.report(self.written("first", vectors_of(-1)), metrics=METRICS)
         )
         self.runs = [
-            self.run(f"run{seed}", vectors_of(seed), metrics=METRICS) for seed in range(RUNS)
+            self.run(f"run{seed}", vectors_of(seed), metrics=METRICS) for seed in range(self.number)
         ]
 
     def written(self, name: str, vectors: np.ndarray, suffix: str = ".npz") -> Path:
@@ -198,7 +199,7 @@ def honest(bench: Bench, random: Random) -> Iterator[tuple[str, Case]]:
 
 def others_of(row: Row, bench: Bench) -> Row:
     """Another run's row under the same name."""
-    other = bench.runs[(bench.runs.index(row) + 1) % RUNS]
+    other = bench.runs[(bench.runs.index(row) + 1) % len(bench.runs)]
     return other.model_copy(update={"method": row.method})
 
 
