@@ -475,12 +475,22 @@ def test_a_report_is_placed_only_among_rows_of_its_conditions(data, tmp_path):
     assert not (tmp_path / "x.toml").exists()
 
 
-def test_evaluation_on_a_torch_device(data, tmp_path):
-    found = scores_of(data, "good.parquet", "--device", "cpu", "--resume", tmp_path)
-    for name, own in scores_of(data, "good.parquet").items():
+def test_evaluation_on_a_torch_device(tmp_path):
+    """Of few items: without a card its kernels run in a simulator."""
+    rows = "".join(f"i{n},{'ab'[n % 2]},s{n % 4}\n" for n in range(12))
+    (tmp_path / "own.csv").write_text(f"item,genus,species\n{rows}")
+    vectors = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
+    np.savez(tmp_path / "v.npz", ids=[f"i{n}" for n in range(12)], embeddings=vectors)
+    words = ("evaluate", "v.npz", "-d", "own.csv", "--json")
+    on_device = in_folder(tmp_path, *words, "--device", "cpu", "--resume", "kept")
+    found = json.loads(on_device.stdout)["scores"]
+    for name, own in json.loads(in_folder(tmp_path, *words).stdout)["scores"].items():
         assert found[name]["value"] == pytest.approx(own["value"], rel=1e-6)
     # its blocks are not mixed with those of the processors
-    assert [path.name for path in tmp_path.iterdir()] == ["cpu"]
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["cpu"]
+
+
+def test_a_device_that_is_not_there_or_does_nothing_is_refused(data):
     assert "no device 'warp'" in of_good(data, "--device", "warp", code=2).stderr
     assert "--workers" in of_good(data, "--device", "cpu", "--workers", "2", code=2).stderr
 

@@ -36,7 +36,8 @@ PATHS = [
     (f"{'ab'[n % 2]}{NASTY}", f"{n % 6}", "__proto__" if n == 5 else f"{n}{NASTY}")
     for n in range(12)
 ]
-ITEMS = 240
+ITEMS = 144
+OF_CLASS = ITEMS // 12
 PAGE_OF_TREE = """<!doctype html><html lang="en"><meta charset="utf-8">
 <link rel="stylesheet" href="assets/pages.css"><main>{{ trees.tree_picture() }}
 <a id="tree-explore">x</a></main><script src="assets/store.js"></script><script src="assets/tree.js"></script>
@@ -151,7 +152,7 @@ def test_mistakes_and_remarks_on_the_page_are_the_reports(opened, documents, pag
 
 
 def test_the_area_of_the_curve_on_the_page_is_h_ap(opened, documents, pages):
-    """The curve is of 240 queries, which are all."""
+    """The curve is of all queries."""
     page = opened(pages / "index.html")
     area = float(page.locator("[data-area]").first.get_attribute("data-area"))
     assert area == pytest.approx(documents[0].scores["H-AP"].value, abs=1e-9)
@@ -319,7 +320,7 @@ def test_the_explorer_finds_a_class_and_makes_a_result_the_query(opened, pages):
     page.keyboard.press("ArrowDown")
     assert page.locator("#search").get_attribute("aria-activedescendant") == "match-0"
     page.keyboard.press("Enter")
-    page.wait_for_function("() => document.getElementById('place').textContent === '1 of 20'")
+    page.wait_for_function("() => document.getElementById('place').textContent === '1 of 12'")
     page.wait_for_function(
         "() => document.querySelector('#shown h2').textContent.endsWith('__proto__')"
     )
@@ -359,7 +360,7 @@ def said_of_node(page, name, metric, mean):
     page.fill("#tree-search", name)
     page.wait_for_function(
         "words => document.getElementById('tree-said').textContent.endsWith(words)",
-        arg=f"(genus): 40 items, {metric} {100 * round(mean, 4):.1f}",
+        arg=f"(genus): {2 * OF_CLASS} items, {metric} {100 * mean:.1f}",
     )
     return page.locator("#tree-said").inner_text()
 
@@ -519,7 +520,7 @@ def test_the_map_lists_the_classes_in_view_by_their_means(map_page, reported):
     assert [float(value) for _, value, _ in rows] == [
         round(100 * mean, 1) for mean in sorted(means.values())
     ]
-    assert {int(items) for *_, items in rows} == {20}
+    assert {int(items) for *_, items in rows} == {OF_CLASS}
     map_page.locator("#select-none").click()
     assert map_page.locator("#map-list tr").count() == 0
 
@@ -546,7 +547,7 @@ def test_a_dot_of_the_map_is_shown_and_selected(map_page):
         .evaluate("e => { const r = e.getBoundingClientRect(); return [r.x, r.y]; }")
     )
     map_page.mouse.move(*spot)
-    assert "20 items, H-AP" in map_page.locator("#map-said").inner_text()
+    assert f"{OF_CLASS} items, H-AP" in map_page.locator("#map-said").inner_text()
     assert map_page.locator("#map-shown svg").count() == 3
     map_page.mouse.down()
     map_page.mouse.up()
@@ -640,7 +641,9 @@ def test_classes_are_ranked_by_their_means(opened, reported, pages):
     shown = each(page.locator("table.classes").first, "[data-mean]", "+e.dataset.mean")
     # the second of each pair is the other run's
     assert shown[::2] == pytest.approx(expected, abs=1e-12)
-    assert [own.queries for own in class_means(manifest, [values], 2, metric="H-AP")] == [20] * 12
+    assert [own.queries for own in class_means(manifest, [values], 2, metric="H-AP")] == [
+        OF_CLASS
+    ] * 12
     names = page.locator("table.classes").first.locator("th[scope=row]").all_inner_texts()
     assert any("__proto__" in name for name in names)
     counts = confusion(manifest, reported.runs[0].top)
@@ -694,11 +697,12 @@ def test_the_same_report_gives_the_same_files(folder, tmp_path):
 
 
 def test_doubts_stand_above_the_scores_as_facts(tmp_path):
-    rows = [f"i{n},{'ab'[n % 2]},{'ab'[n % 2]}{n % 10}\n" for n in range(ITEMS)]
+    items = [f"i{n}" for n in range(240)]
+    rows = [f"{item},{'ab'[n % 2]},{'ab'[n % 2]}{n % 10}\n" for n, item in enumerate(items)]
     (tmp_path / "own.csv").write_text("item,kind,class\n" + "".join(rows))
-    vectors = np.random.default_rng(0).normal(size=(ITEMS, 8)).astype(np.float32)
+    vectors = np.random.default_rng(0).normal(size=(240, 8)).astype(np.float32)
     vectors[1:60:2] = vectors[0:60:2]  # copies under the other kind's classes
-    np.savez(tmp_path / "e.npz", ids=[f"i{n}" for n in range(ITEMS)], embeddings=vectors)
+    np.savez(tmp_path / "e.npz", ids=items, embeddings=vectors)
     call("evaluate", tmp_path / "e.npz", "-d", tmp_path / "own.csv", "-o", tmp_path / "e.json")
     call("report", tmp_path / "e.json", "-d", tmp_path / "own.csv", "-o", tmp_path / "pages")
     page = (tmp_path / "pages" / "index.html").read_text(encoding="utf-8")
