@@ -189,7 +189,7 @@ trackers() {
 
 # ---------------------------------------------------------------- the package
 
-# package: sdist and wheel are built and checked; the wheel is used outside of the checkout, and the sdist's own tests run.
+# package: sdist and wheel are built and checked; the wheel is used outside of the checkout, and quick tests of the sdist run.
 # They stay in dist/. pyroma's last two points are for an address and a home page, which the owner adds before publishing.
 package() {
     local source
@@ -203,5 +203,5 @@ package() {
     smoke "$SCRATCH/wheel"
     tar xzf dist/*.tar.gz -C "$SCRATCH"
     source=$(echo "$SCRATCH"/hbench-*/)
-    (cd "$source" && PYTHONPATH=$source "$PYTHON" -m pytest -q -p no:cacheprovider -m "not slow" tests/core tests/tree tests/metrics)
+    (cd "$source" && PYTHONPATH=$source "$PYTHON" -m pytest -q -p no:cacheprovider -m fast tests/core tests/tree tests/metrics)
 }
