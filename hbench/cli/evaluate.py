@@ -224,8 +224,9 @@ def command(
     smaller.refuse_beside(
         of_one_report | submitted.of_names | files.beside_the_report | extent.given, shown_as
     )
-    # also adds a file of values by query beside the report if --top-k needs one. `nodes`: the file
-    # of vectors of the tree's names, if these are the queries
+    # `extent`: which shares of the work this process does, and --top-k, the number of results that
+    # are kept. These lie beside values by query, so a file of those is added if none was asked for.
+    # `nodes`: the file of vectors of the tree's names, if these are the queries
     files = _refused_together(files, extent, method=method, nodes=submitted.nodes)
     # check everything that can be refused before a dataset and vectors are read
     reporting.refuse_missing([file, *submitted.paths])

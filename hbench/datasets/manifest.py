@@ -205,8 +205,9 @@ class Manifest:
         """The sha256 of the content, which does not depend on the order of the rows or the
         numbering of the nodes.
 
-        It covers the level names, the sorted paths of the fine classes, and the item, class and
-        masks of each row, sorted by item; and the further paths of items, if any.
+        It covers the level names, the sorted paths of the fine classes, and of each row, sorted by
+        item, the item, its class, whether it is a query and in the gallery, and its ignore group;
+        and the further paths of items, if any.
         """
         paths = class_rows(self.tree)
         # (C,): the place of each fine class among the sorted paths; its number in the tree may vary
@@ -216,17 +217,15 @@ class Manifest:
         # ids as bytes and lengths: by bytes alone, "a", "bc" would be the same as "ab", "c"
         offsets, text = bytes_of_texts(self._sorted_items)
         rows = numbers(self._order, np.dtype(np.uint64))  # (N,): the rows, sorted by item
-        masks = (
-            [self.query, self.gallery]
-            if self.ignore is None
-            else [self.query, self.gallery, self.ignore]
-        )
+        roles = [self.query, self.gallery]
+        if self.ignore is not None:
+            roles.append(self.ignore)
         # "<", little-endian: the same bytes on every machine
         classes = place[self.labels[:, -1]][rows].astype("<i4")
-        for column in (np.diff(offsets), text, classes, *(mask[rows] for mask in masks)):
+        for column in (np.diff(offsets), text, classes, *(role[rows] for role in roles)):
             hasher.update(np.ascontiguousarray(column).data)
         if self.more is not None:
-            # the further paths, sorted by item (`of` gives each its place in `rows`), then by class
+            # the further paths, sorted by item, then by class; `more.items` are places in `rows`
             more = self.more.of(rows.astype(np.int64))
             classes_of_more = place[more.labels[:, -1]]
             order = np.lexsort((classes_of_more, more.items))
@@ -246,7 +245,7 @@ class Manifest:
         if self.ignore is not None:
             columns["ignore"] = pa.array(self.ignore)
         if self.more is not None:
-            columns[MORE_PATHS] = self._more_names(self.more)
+            columns[MORE_PATHS] = self._more_names(self.more)  # a list of paths for each item
         return pa.table(columns)
 
     def _more_names(self, more: MorePaths) -> pa.Array:

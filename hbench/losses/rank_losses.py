@@ -150,8 +150,11 @@ def suprank(
     start: float = 0.5,
 ) -> RankSteps:
     """The steps of SupRank. In the rank, less relevant items have the surrogate S, and the others
-    the exact step (None). In H-rank (`above`, `within`) all items have the exact step.
-    `steps.SupRank` explains the parameters.
+    the exact step (None). In H-rank all items have the exact step: more relevant ones (`above`) and
+    equally relevant ones (`within`).
+
+    S is a sigmoid of temperature `tau` up to a difference of scores of `delta`, with `start` added
+    from 0 on, and from there a line of slope `rho` that begins at `offset` (None: σ(δ/τ) + ½).
     """
     surrogate = SupRank(tau, rho, delta, offset, start)
     return RankSteps(less=surrogate, others=None, above=None, within=None)

@@ -58,8 +58,9 @@ def threshold_for(climb: Climb, right: Values, units: Positions, target: float) 
     units = units.ravel()  # (N,): numbered 0 … number − 1; some versions of numpy add a dimension
     number = len(different)
     answers = _answers_at_thresholds(climb, right, units)
-    # The thresholds are numbered from the largest down. Tests begin with number `first`, which is
-    # None if there are too few units in any case.
+    # The thresholds are numbered from the largest down. At the largest, too few units have answers
+    # to pass, and the first failure ends the tests: so they begin where enough have (`first`),
+    # which is chosen without looking at what is right. None: there are too few units in any case.
     first = _first_threshold(answers, target)
     if first is None:
         return Promise(threshold=math.inf, units=number, needed=needed)

@@ -227,6 +227,7 @@ def write_report(
         batch_size=recipe.batch,
         trained_on=recipe.train,
         tested_on=recipe.test,
+        # `_known`: null for NaN, the AP of a class without objects
         scores=_known({"AP50": scores.ap50, "AP50:95": scores.ap50_95}),
         per_class=_known(scores.per_class),
         images=len(test.files),

@@ -189,8 +189,8 @@ def combination_entry(row: Combination, entries: Mapping[str, LossEntry]) -> Los
 
     `row`: the names of the two losses, the default of λ, and defaults that replace those of the
     rank loss. `entries`: the entries of all losses, by name."""
-    first = entries[row.rank]
-    second = entries[row.decomposability]
+    rank = entries[row.rank]
+    decomposability = entries[row.decomposability]
 
     def build(params: Mapping[str, Any]) -> nn.Module:
         """Build the weighted sum of both losses; each loss gets those of `params` that it has."""
@@ -199,11 +199,11 @@ def combination_entry(row: Combination, entries: Mapping[str, LossEntry]) -> Los
             reason = "the weight of the decomposability loss is out of range"
             raise ConfigError(reason, expected="lam in 0 … 1", found=f"{lam:g}")
         parts = []
-        for entry in (first, second):
+        for entry in (rank, decomposability):
             own = {name: params[name] for name in entry.parameters}
             parts.append(entry.build(own))
         return WeightedSum(parts, [1 - lam, lam])
 
     # a later value replaces an earlier one: the row's defaults replace those of the rank loss
-    parameters = {"lam": row.lam, **first.parameters, **row.defaults, **second.parameters}
+    parameters = {"lam": row.lam, **rank.parameters, **row.defaults, **decomposability.parameters}
     return LossEntry(build, f"(1 − λ)·{row.rank} + λ·{row.decomposability}", row.paper, parameters)

@@ -105,7 +105,7 @@ def _allowed(schema: Mapping[str, Any]) -> str:
         # an empty text may be one of the choices
         return ", ".join(value or '""' for value in schema["enum"])
     kind = KINDS[schema["type"]]
-    if "maximum" in schema:
+    if "maximum" in schema:  # without a minimum, the values are above 0, such as rates
         return f"{kind} {schema.get('minimum', 0):g} … {schema['maximum']:g}"
     if "exclusiveMinimum" in schema:
         return f"{kind} > {schema['exclusiveMinimum']:g}"
