@@ -105,8 +105,8 @@ def _allowed(schema: Mapping[str, Any]) -> str:
         # an empty text may be one of the choices
         return ", ".join(value or '""' for value in schema["enum"])
     kind = KINDS[schema["type"]]
-    if "maximum" in schema:  # without a minimum, the values are above 0, such as rates
-        return f"{kind} {schema.get('minimum', 0):g} … {schema['maximum']:g}"
+    if "maximum" in schema:  # keys with an upper bound have a lower one, too
+        return f"{kind} {schema['minimum']:g} … {schema['maximum']:g}"
     if "exclusiveMinimum" in schema:
         return f"{kind} > {schema['exclusiveMinimum']:g}"
     return f"{kind} ≥ {schema['minimum']:g}" if "minimum" in schema else kind
