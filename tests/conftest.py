@@ -32,16 +32,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# functions that start processes, and fixtures that do
 PROCESSES = {"run", "process", "python", "lines_at_a_terminal", "subprocess", "Popen"}
+BY_PROCESSES = {"demo", "own_loops"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that open a page, and those that start processes: `-m "not browser"`."""
     for item in items:
-        if "browser" in getattr(item, "fixturenames", ()):
+        fixtures = {*getattr(item, "fixturenames", ())}
+        if "browser" in fixtures:
             item.add_marker("browser")
         code = getattr(getattr(item, "function", None), "__code__", None)
-        if code is not None and PROCESSES & {*code.co_names}:
+        if BY_PROCESSES & fixtures or (code is not None and PROCESSES & {*code.co_names}):
             item.add_marker("process")
 
 
@@ -104,22 +107,28 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     folder, printed = of_all / "demo", of_all / "demo.json"
     with FileLock(of_all / "demo.lock"):
         if not printed.exists():
-            folder.mkdir()
+            folder.mkdir(exist_ok=True)  # where a run in another process failed
             done = run("demo", folder=folder)
             printed.write_text(json.dumps([done.stdout, done.stderr]))
     return Demo(folder, *json.loads(printed.read_text()))
 
 
-@pytest.fixture(scope="module")
-def letters_by_name(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A part of glyphs that a module's commands know as letters: hundreds of items, not thousands."""
+@pytest.fixture(scope="session")
+def letters_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a dataset of a part of glyphs: about a thousand test items, not 11,164."""
     from hbench.datasets import save
     from tests.training import small_glyphs
 
-    home = tmp_path_factory.mktemp("data")
-    save(small_glyphs(train=60, test=80), home / "letters")
+    folder = tmp_path_factory.mktemp("data") / "letters"
+    save(small_glyphs(train=60, test=80), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def letters_by_name(letters_folder: Path) -> Iterator[None]:
+    """Sets HBENCH_DATA for the tests of a module, so that `letters` names this dataset."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HBENCH_DATA", str(home))
+        patch.setenv("HBENCH_DATA", str(letters_folder.parent))
         yield
 
 

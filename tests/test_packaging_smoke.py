@@ -143,9 +143,9 @@ def test_the_losses_are_listed_or_their_extra_named(hbench):
 
 
 def test_the_demo_makes_its_picture_or_names_its_extra(hbench, folder):
-    done = hbench("demo", "--dim", "16", code=0 if LOOK else 2)
+    done = hbench("demo", "--out", "made", "--dim", "16", code=0 if LOOK else 2)
     if LOOK:
         assert "PCA (16)" in done.stdout
-        assert (folder / "hbench-demo" / "glyphs-pca.png").read_bytes().startswith(b"\x89PNG")
+        assert (folder / "made" / "glyphs-pca.png").read_bytes().startswith(b"\x89PNG")
     else:
         assert NEEDS.format(extra="look") in done.stderr

@@ -34,6 +34,10 @@ def test_a_console_line_of_the_readme_runs(folder, demo, line):
     assert done.stdout + done.stderr
 
 
+def test_the_first_console_line_makes_what_the_others_use():
+    assert next(text for kind, text in BLOCKS if kind == "console").startswith("$ hbench demo\n")
+
+
 @pytest.mark.parametrize("block", [text for kind, text in BLOCKS if kind == "python"])
 def test_a_python_block_of_the_readme_runs(block):
     line = [sys.executable, "-W", "error", "-c", block]

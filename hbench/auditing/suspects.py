@@ -125,7 +125,7 @@ def _list_of_kind(
     some: Candidates, evidence: Evidence, strangeness: Strangeness, most: int
 ) -> SuspectList:
     """The suspects of one kind, far (the proposed class has another parent) or near (a sibling), at
-    most `most`, with their sureness.
+    most `most`, with their sureness: the probability that the label is wrong.
 
     Items in groups have no sureness: it is calibrated with labels that are wrong one by one, which
     says nothing about mistakes that were made together.
@@ -156,6 +156,7 @@ def _list_of_kind(
         # that merely look like another class. Only if hardly any labels are between right and
         # swapped ones (`is_apart`), the sureness stays.
         sureness = np.minimum(sureness, LIKELY)
+    # the odds that a label is wrong also order items in groups, which have no sureness
     odds = curve.odds(seen)[items]
     order = _order(sureness, odds, some.group[items])
     if at_most is not None:

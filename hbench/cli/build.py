@@ -240,6 +240,7 @@ def command(
         folder = out or writable_folder(dataset.name)
         save_built(dataset, folder, cards=cards, on_remark=terminal.say)
     else:
+        # refuses a missing NAME, unless `source` is given, whose file or folder then gives the name
         dataset = build(
             name,
             source=None if source is None else own.source(source, root),
@@ -254,9 +255,9 @@ def command(
 
 
 def _refuse_own_options(name: str | None) -> None:
-    """Raise UsageError for options that are only for a user's own table or folder; called if there
-    is none (--from). A published dataset has its own levels and splits. `name`: the dataset's, for
-    the message."""
+    """Raise UsageError for options that need --from, a table or folder of the user's own. It is
+    called without --from: a published dataset has its own levels and splits. `name`: the dataset's,
+    for the message."""
     # the options that the user set, as "--levels"
     if given := given_among({field.name for field in fields(OwnOptions)}):
         raise UsageError(

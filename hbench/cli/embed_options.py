@@ -1,5 +1,5 @@
 """The options of hbench embed: for loading a model, for embedding images, and for embedding names
-instead. `NET` also stands on other verbs that load a run's model."""
+instead. `NET` is also an option of hbench search and hbench export."""
 
 from __future__ import annotations
 

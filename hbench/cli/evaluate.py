@@ -228,7 +228,9 @@ def command(
     # are kept. These lie beside values by query, so a file of those is added if none was asked for.
     # `nodes`: the file of vectors of the tree's names, if these are the queries
     files = _refused_together(files, extent, method=method, nodes=submitted.nodes)
-    # check everything that can be refused before a dataset and vectors are read
+    # FILE is missing where --query and --gallery stand in its place; `submitted.read` refuses
+    # anything else. First, check everything that can be refused before a dataset and vectors are
+    # read
     reporting.refuse_missing([file, *submitted.paths])
     data = table.load(dataset)
     given = submitted.read(file)

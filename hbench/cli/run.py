@@ -232,7 +232,7 @@ def _file_of(
 ) -> Path:
     """Return the file of a model's embeddings of a dataset: `source` itself if it is a file, the
     existing one in `folder`, or a new one there. If memory is too small for a batch, half as many
-    images at a time are tried."""
+    images at a time are tried. Raises UsageError for a file there with other embeddings."""
     import torch
 
     from hbench.train.embedding.embed_dataset import EmbedOptions
@@ -241,6 +241,8 @@ def _file_of(
     if isinstance(source, Path):
         return source
     file = folder / file_name(model)
+    # a file states how large its batches were, since vectors differ in their last bits by that; one
+    # made with a halved batch is found again, too
     if _is_there(source, data, file, embedding.batch):
         say(f"{file} is there")
         return file

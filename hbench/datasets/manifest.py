@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -217,7 +217,7 @@ class Manifest:
         # ids as bytes and lengths: by bytes alone, "a", "bc" would be the same as "ab", "c"
         offsets, text = bytes_of_texts(self._sorted_items)
         rows = numbers(self._order, np.dtype(np.uint64))  # (N,): the rows, sorted by item
-        roles = [self.query, self.gallery]
+        roles: list[NDArray[Any]] = [self.query, self.gallery]
         if self.ignore is not None:
             roles.append(self.ignore)
         # "<", little-endian: the same bytes on every machine

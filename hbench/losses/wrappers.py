@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from hbench.core.arguments import checked, checked_class
 from hbench.core.errors import ConfigError
-from hbench.losses.batch_loss import BatchLoss, LossBatch, uncompiled, wide_labels
-from hbench.losses.batch_loss.block_sums import full_precision
+from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision, uncompiled, wide_labels
 
 
 @checked_class

@@ -121,7 +121,8 @@ def corrected_together(families: Sequence[Sequence[Difference]]) -> list[list[Di
 def differences_of(
     first: pa.Table, second: pa.Table, *, unit: str | None = None
 ) -> list[Difference]:
-    """The differences of the metrics that both per-query tables have, joined by test and query.
+    """The differences, first − second, of the metrics that both per-query tables have, joined by
+    test and query.
 
     `unit` is the unit of intervals and tests: a level, whose classes are the units (by default the
     finest), or "query". Raises ComparisonError if the tables have different queries or no metric in

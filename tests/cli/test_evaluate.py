@@ -476,7 +476,7 @@ def test_a_report_is_placed_only_among_rows_of_its_conditions(data, tmp_path):
 
 
 def test_evaluation_on_a_torch_device(tmp_path):
-    """Of few items: without a card its kernels run in a simulator."""
+    """The dataset is small, since without a card the kernels run in a slow simulator."""
     rows = "".join(f"i{n},{'ab'[n % 2]},s{n % 4}\n" for n in range(12))
     (tmp_path / "own.csv").write_text(f"item,genus,species\n{rows}")
     vectors = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
@@ -490,7 +490,7 @@ def test_evaluation_on_a_torch_device(tmp_path):
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["cpu"]
 
 
-def test_a_device_that_is_not_there_or_does_nothing_is_refused(data):
+def test_an_unknown_device_and_workers_beside_a_device_are_refused(data):
     assert "no device 'warp'" in of_good(data, "--device", "warp", code=2).stderr
     assert "--workers" in of_good(data, "--device", "cpu", "--workers", "2", code=2).stderr
 

@@ -48,8 +48,8 @@ class Case:
 
 @dataclass
 class Bench:
-    """A small dataset of 30 species in 6 genera, a leaderboard of it, and a `number` of runs on it,
-    each with its row.
+    """A small dataset of 30 species in 6 genera, a leaderboard of it, and `number` runs on it, each
+    with its row.
     """
 
     folder: Path
@@ -521,9 +521,9 @@ def outcomes(bench: Bench, seed: int, seeds: range) -> dict[str, Counter[str]]:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        counts = outcomes(
-            Bench(Path(folder)), int(sys.argv[1]) if len(sys.argv) > 1 else 0, range(RUNS)
-        )
+        bench = Bench(Path(folder))
+        seed = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+        counts = outcomes(bench, seed, range(len(bench.runs)))
         for kind, counter in counts.items():
             wrong = "".join(
                 f"\n  {number} × {name}" for name, number in counter.items() if kind == "wrong"

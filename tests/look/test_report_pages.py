@@ -320,7 +320,9 @@ def test_the_explorer_finds_a_class_and_makes_a_result_the_query(opened, pages):
     page.keyboard.press("ArrowDown")
     assert page.locator("#search").get_attribute("aria-activedescendant") == "match-0"
     page.keyboard.press("Enter")
-    page.wait_for_function("() => document.getElementById('place').textContent === '1 of 12'")
+    page.wait_for_function(
+        f"() => document.getElementById('place').textContent === '1 of {OF_CLASS}'"
+    )
     page.wait_for_function(
         "() => document.querySelector('#shown h2').textContent.endsWith('__proto__')"
     )
@@ -700,7 +702,7 @@ def test_doubts_stand_above_the_scores_as_facts(tmp_path):
     items = [f"i{n}" for n in range(240)]
     rows = [f"{item},{'ab'[n % 2]},{'ab'[n % 2]}{n % 10}\n" for n, item in enumerate(items)]
     (tmp_path / "own.csv").write_text("item,kind,class\n" + "".join(rows))
-    vectors = np.random.default_rng(0).normal(size=(240, 8)).astype(np.float32)
+    vectors = np.random.default_rng(0).normal(size=(len(items), 8)).astype(np.float32)
     vectors[1:60:2] = vectors[0:60:2]  # copies under the other kind's classes
     np.savez(tmp_path / "e.npz", ids=items, embeddings=vectors)
     call("evaluate", tmp_path / "e.npz", "-d", tmp_path / "own.csv", "-o", tmp_path / "e.json")

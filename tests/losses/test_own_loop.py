@@ -206,7 +206,7 @@ if world > 1:
 """
 
 
-OWN_LOSSES = ["sup_hap", "happier", "roadmap"]
+LOSSES_OF_LOOP = ["sup_hap", "happier", "roadmap"]
 
 
 @pytest.fixture(scope="module")
@@ -216,14 +216,13 @@ def own_loops(tmp_path_factory):
     script = folder / "loop.py"
     script.write_text(OWN_LOOP)
     environment = {"OMP_NUM_THREADS": 1, "CUDA_VISIBLE_DEVICES": ""}
-    process(script, folder / "--alone", *OWN_LOSSES, **environment)
+    process(script, folder / "--alone", *LOSSES_OF_LOOP, **environment)
     start = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
-    process(*start, script, folder / "shared", *OWN_LOSSES, **environment)
+    process(*start, script, folder / "shared", *LOSSES_OF_LOOP, **environment)
     return folder
 
 
-@pytest.mark.process
-@pytest.mark.parametrize("name", OWN_LOSSES)
+@pytest.mark.parametrize("name", LOSSES_OF_LOOP)
 def test_two_processes_of_a_plain_loop_take_the_steps_of_one(name, own_loops):
     alone = torch.load(own_loops / f"--alone-{name}-0.pt")
     for rank in range(2):

@@ -139,10 +139,9 @@ def test_validations_are_told_as_they_come_and_so_is_the_checkpoint_that_is_scor
     assert any(f"step {best}," in remark for remark in said)
 
 
-@pytest.mark.usefixtures("letters_by_name")
-def test_a_step_is_printed_as_often_as_it_is_logged(tmp_path):
+def test_a_step_is_printed_as_often_as_it_is_logged(letters_folder, tmp_path):
     changes = [
-        "dataset=letters",
+        f"dataset={letters_folder}",
         "epochs=1",
         "steps_per_epoch=6",
         "log_every=2",
@@ -158,12 +157,13 @@ def test_weights_that_are_no_file_are_refused_by_print_too():
     assert "rnadom" in said
 
 
-@pytest.mark.usefixtures("letters_by_name")
-def test_remarks_on_the_scores_are_those_of_an_evaluation(tmp_path):
-    changes = ["dataset=letters", "epochs=1", "steps_per_epoch=2", "sampler.batch=16"]
+def test_remarks_on_the_scores_are_those_of_an_evaluation(letters_folder, tmp_path):
+    changes = [f"dataset={letters_folder}", "epochs=1", "steps_per_epoch=2", "sampler.batch=16"]
     words = [word for change in changes for word in ("--set", change)]
     trained = call("train", "glyphs-nsm", *words, "--out", tmp_path / "run").stderr
-    evaluated = call("evaluate", tmp_path / "run" / "test.parquet", "-d", "letters", "--remarks")
+    evaluated = call(
+        "evaluate", tmp_path / "run" / "test.parquet", "-d", letters_folder, "--remarks"
+    )
     remarks = [line for line in evaluated.stderr.splitlines() if line.startswith(("note", "doubt"))]
     assert remarks
     assert set(remarks) <= set(trained.splitlines())

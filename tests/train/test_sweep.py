@@ -22,7 +22,7 @@ OF_BATCHES = ["train", "glyphs-nsm", *[word for each in SMALL for word in ("--se
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory):
+def swept(letters_by_name, tmp_path_factory):
     """A sweep that ended, and what it printed."""
     out = tmp_path_factory.mktemp("sweep") / "run"
     done = call(*COMMAND, "--sweep", "optimizer.lr=0.0,0.01", "--out", out)
@@ -30,7 +30,7 @@ def swept(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def swept_by_batch(tmp_path_factory):
+def swept_by_batch(letters_by_name, tmp_path_factory):
     """What is said of a sweep whose second trial has more classes in a batch than are left."""
     out = tmp_path_factory.mktemp("sweep") / "run"
     said = refusal(*OF_BATCHES, "--sweep", "sampler.batch=16,240", "--out", out)

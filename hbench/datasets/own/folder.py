@@ -58,8 +58,8 @@ def folder_table(
     parts = [folders[:depth] for folders in parts]
     # from here on, the depth of the deepest image; some images may be in fewer folders
     depth = max(map(len, parts))
-    # Folders such as train and test are hardly classes: this raises, unless the user named as many
-    # levels as there are folders, so that the outermost ones are named as a level
+    # Folders such as train and test are hardly classes, so this raises, unless the user named a
+    # level for every folder, the outermost ones too
     if not split_folders and _are_splits(outermost):
         _refuse_splits_as_level(folder, outermost, levels or (), depth)
     levels = list(levels or default_levels(depth))

@@ -346,12 +346,14 @@ class CardValues:
         # levels and sizes, which are the first three members
         self.lists = [fetched(each[:queries]) for each in view.lists[:3] if view.plan.others]
 
-        # under partial labels, each reading makes its own lists from the lists of codes; `of_lists`
-        # is `view.lists` as kernels take it
+        # Under partial labels a list has codes, and a reading says which level an item of unknown
+        # level counts as, or that it is left out. Each reading makes its own lists of levels;
+        # `of_lists` is `view.lists`, the lists of codes, as kernels take it
         for read in view.readings.values():
             read.read(view.of_lists, queries)
-        # the lists that tell the level at rank 1: under partial labels those of the reading of this
-        # name, else ("") the ranked lists
+        # The lists that tell the level at rank 1, the same as on the processor: under partial
+        # labels those of the reading that leaves out items of unknown level (its name is
+        # `first_by`), else ("") the ranked lists
         own = view.readings[view.first_by].lists if view.first_by else view.lists
         self.first = fetched(own.first[:queries])
         # `view.groups` has the memory on the card of the groups in `fast.batches`, in their order

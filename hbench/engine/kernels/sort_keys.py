@@ -75,9 +75,10 @@ def radix_sort(keys: Keys, buffer: Keys) -> None:
     while np.uint64(np.uint32(high - low)) >> np.uint64(bits):
         bits += 1
     counts = np.empty((2, 1 << WIDTH), np.uint32)
-    # `first`: the lowest bit of the two top digits. If it is 0, there are no others, and
-    # two passes sort the keys. Else these leave most keys nearly in order, and insertion sorts the
-    # rest; if it gives up, after MOVES places per key on average, passes over all digits sort them.
+    # `first`: the lowest bit of the two top digits. If it is 0, the keys have no others, and
+    # two passes sort them. Else two passes leave most keys nearly in order, and insertion sorts the
+    # rest; if it gives up, after MOVES places per key on average, passes over all digits, from the
+    # lowest up, sort them.
     first = max(bits - 2 * WIDTH, 0)
     pass_twice(keys, buffer, counts, low, first)
     if first > 0 and not insert(keys, MOVES * len(keys)):

@@ -100,7 +100,9 @@ class MetricGroup:
         shape = (len(by_level), len(self.grades), by_level.shape[1])
         needs = {NEEDS[s.name.base] for s in self.scorers.values()}
         request = rank_sums.SumRequest(
-            counts=by_level.copy(),  # as `add` subtracts an item ranked last that is dropped
+            # a copy, since `MetricGroup.add` subtracts the item at the last rank if released
+            # evaluators drop it (`loses_last`)
+            counts=by_level.copy(),
             cuts=cuts,
             relevance=np.zeros(shape),
             weight=np.ones(shape, np.int64),

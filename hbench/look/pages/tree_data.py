@@ -21,8 +21,8 @@ from hbench.tree import LabelTree
 from hbench.tree.partial import shown_names
 from hbench.tree.statistics import items_of_level
 
-# of values, of which pages print three (43.2 %): with one more, 43.247 would become 43.25 and then
-# 43.3, unlike in the tables
+# Digits that are kept of a fraction. Pages show three (43.2 %). With four kept, .43247 would become
+# .4325 and be shown as 43.3, while tables show 43.2; with six, this is very rare.
 DIGITS = 6
 Floats = NDArray[np.float64]
 

@@ -54,8 +54,7 @@ class TrustCurve(NamedTuple):
 
 def read_curve(path: Path, name: str) -> TrustCurve:
     """Read the curve of risk against coverage that `hbench name --trust … --json` printed, and call
-    it `name` in the legend. Its target is the share of answers that should be right. Raises
-    SubmissionError for a file without a curve."""
+    it `name` in the legend. Raises SubmissionError for a file without a curve."""
     try:
         content: Any = read_json(path)
         trust = content["trust"]
@@ -65,7 +64,7 @@ def read_curve(path: Path, name: str) -> TrustCurve:
             # (P, 2), coverage and risk; the shape is kept for an empty curve
             line=np.asarray(trust["curve"], np.float64).reshape(-1, 2),
             haurc=float(trust["haurc"]),
-            target=float(trust["target"]),
+            target=float(trust["target"]),  # the share of answers that should be right
             # `said` is the share of items that are answered: without answers there is no point
             chosen=_point(trust) if trust["said"] else None,
             # with the same thresholds for every model, .8, .6 and .4, whatever the target
@@ -74,7 +73,7 @@ def read_curve(path: Path, name: str) -> TrustCurve:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SubmissionError(
             f"{path} has no curve of risk against coverage",
-            expected="the JSON of answers to items, with the share that should be right",
+            expected="what hbench name --trust … --json prints",
             found=f"{type(error).__name__}: {error}",
             fix=MADE_BY,
         ) from None

@@ -15,8 +15,8 @@ from torch.nn import functional
 from hbench.core.arguments import as_array, checked
 from hbench.core.errors import ConfigError
 from hbench.losses.baselines.pairs import contrastive
-from hbench.losses.batch_loss import BatchLoss, LossBatch
-from hbench.losses.batch_loss.block_sums import full_precision, sum_over_blocks
+from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision
+from hbench.losses.batch_loss.block_sums import sum_over_blocks
 from hbench.losses.entry import LossEntry
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hbench.losses.batch_loss import BatchLoss, Indices, LossBatch, require_positive
-from hbench.losses.batch_loss.block_sums import full_precision, sum_over_blocks
+from hbench.losses.batch_loss import BatchLoss, Indices, LossBatch, full_precision, require_positive
+from hbench.losses.batch_loss.block_sums import sum_over_blocks
 
 # cosines (B, N), positive and negative pairs bool (B, N) -> chosen pairs or triplets
 Choose = Callable[[Tensor, Tensor, Tensor], Indices]

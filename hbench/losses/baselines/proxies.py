@@ -15,8 +15,7 @@ from torch.nn import functional
 
 from hbench.core.arguments import as_array
 from hbench.core.errors import ConfigError
-from hbench.losses.batch_loss import BatchLoss, LossBatch, require_positive
-from hbench.losses.batch_loss.block_sums import full_precision
+from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision, require_positive
 
 CSL_MARGINS = {
     1: (0.25,),

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError
 from hbench.losses.baselines.blackbox import chosen_ranks
-from hbench.losses.batch_loss import BatchLoss, LossBatch, uncompiled
-from hbench.losses.batch_loss.block_sums import full_precision
+from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision, uncompiled
 
 Shift = Callable[[Tensor, Tensor], Tensor]  # scores, positive -> scores
 RowLoss = Callable[[Tensor, Tensor], Tensor]  # scores (Q, n), positive (Q, n) -> scalar

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hbench.core.errors import ConfigError
-from hbench.losses.batch_loss import BatchLoss, LossBatch
-from hbench.losses.batch_loss.block_sums import full_precision, sum_over_blocks
+from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision
+from hbench.losses.batch_loss.block_sums import sum_over_blocks
 
 MOST_BINS = 10_000  # each bin takes a pass over all scores
 

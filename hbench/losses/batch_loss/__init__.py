@@ -343,3 +343,13 @@ def wide_labels(labels: Tensor, vectors: Tensor, what: str, of: str) -> Tensor:
 
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def full_precision(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Convert half precision to float32, since it loses the order of close scores; keep float32 and
+    float64.
+    """
+    return tuple(
+        tensor.float() if tensor.dtype in {torch.float16, torch.bfloat16} else tensor
+        for tensor in tensors
+    )

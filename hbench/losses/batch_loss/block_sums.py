@@ -10,22 +10,13 @@ import torch
 from torch import Tensor
 
 from hbench.core.errors import ConfigError
+from hbench.losses.batch_loss import full_precision
 
 # scores in a block, 16 MB in float32; with fewer the matrix product is slower
 BLOCK_SCORES = 1 << 22
 
 # scores (b, N) of a block, the slice of its queries -> a sum over these queries
 BlockSum = Callable[[Tensor, slice], Tensor]
-
-
-def full_precision(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Convert half precision to float32, since it loses the order of close scores; keep float32 and
-    float64.
-    """
-    return tuple(
-        tensor.float() if tensor.dtype in {torch.float16, torch.bfloat16} else tensor
-        for tensor in tensors
-    )
 
 
 def blocks(queries: int, references: int) -> Iterator[slice]:
