@@ -106,9 +106,10 @@ NOT_TRUSTED = Sureness(0.0, np.zeros(4), 1.0, is_trusted=False, most=1.0, is_apa
 def calibrate_sureness(
     evidence: Evidence, strangeness: Strangeness, observed: Seen, *, is_far: bool
 ) -> Sureness:
-    """Fit the curve of sureness for far suspects (the proposed class has another parent than the
-    label) or near ones (a sibling). Labels are swapped on purpose for it. Return NOT_TRUSTED if
-    there are too few swapped labels, or if they do not stand out.
+    """Fit the curve from the evidence against a label, and the strangeness of its item, to the
+    sureness, the probability that the label is wrong: for far suspects (the proposed class has
+    another parent than the label) or near ones (a sibling). Labels are swapped on purpose for it.
+    Return NOT_TRUSTED if there are too few swapped labels, or if they do not stand out.
 
     Args:
         evidence: computes the alternatives of swapped labels.
@@ -132,7 +133,9 @@ def calibrate_sureness(
     # evidence is a sum over levels, and is judged per level
     if not _stand_out(of_swaps.evidence / votes.depth, is_far=is_far):
         return NOT_TRUSTED
-    ratio = len(of_swaps.evidence) / len(votes.classes)  # swapped labels for each item
+    # swapped labels for each item; the fit needs it, since how many are swapped was chosen here and
+    # says nothing about how many labels are wrong
+    ratio = len(of_swaps.evidence) / len(votes.classes)
     return _fit_curve(observed, of_swaps, ratio)
 
 

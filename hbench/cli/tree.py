@@ -276,11 +276,13 @@ def show_command(
     from hbench.tree.files import nested_objects
     from hbench.tree.statistics import statistics
 
+    # the names as they were read, and as the policies have mended them
     table, mended = names.read()
     # items (C,): the number of items of each class of the finest level
     tree, items = mended.table.tree()
     figures = statistics(tree, items)
     if as_json:
+        # how the file was understood; None for a dataset
         read = {} if table.read is None else {"read": table.read.document()}
         show_json(
             {

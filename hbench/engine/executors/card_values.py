@@ -208,8 +208,9 @@ class CardView:
         # `lists`; the other one is used only for the sums (`spare`).
         scores = torch.empty((2, queries, positives), device=device)
         codes = torch.empty((2, queries, positives), dtype=torch.uint8, device=device)
-        # for each query: how many items have −inf; whether equal scores have different codes, and
-        # whether a score is beyond the largest float
+        # for each query, beside the number of its positives and the code of the item ranked first,
+        # which `lists` has: how many items have −inf; whether equal scores have different codes,
+        # and whether a score is beyond the largest float
         left_out = torch.empty(queries, dtype=torch.int32, device=device)
         tied, overflows = torch.empty((2, queries), dtype=torch.uint8, device=device)
         self.found = ranks.Found(

@@ -231,9 +231,9 @@ class MetricPlan:
         }
 
         # {(without the last item or not, name of the reading): the metrics of that list, by row};
-        # "" is for lists without a reading. The groups of whole lists come first.
+        # "" is for lists without a reading
         by_list: dict[tuple[bool, str], dict[int, Scorer]] = {}
-        for row, scorer in sorted(fast.items(), key=lambda item: item[1].loses_last):
+        for row, scorer in fast.items():
             reading = scorer.reading.name if scorer.reading else ""
             by_list.setdefault((scorer.loses_last, reading), {})[row] = scorer
 

@@ -207,7 +207,8 @@ def _name_by_predictions(given: Any, data: Dataset, unit: str | None) -> NamedPi
     # it, as other sources of names also give them
     climb, remarks = climb_of_predictions(read_as, manifest, numbering)
     unit = unit or manifest.levels[-1]
-    # without the patch version: a patch release changes no score
+    # "test" stands for the only test, whatever its name. Without the patch version: a patch release
+    # changes no score
     short = ".".join(__version__.split(".")[:2])
     signature = f"{data.name}@{data.version}|test|{PREDICTIONS}|hbench:{short}"
     return _naming_of_climb(

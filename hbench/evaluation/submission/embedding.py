@@ -232,9 +232,9 @@ def build_job(
     """
     retrieval = retrieval_of(test, *parts, movable=movable)
     if lists is not None:
-        # all_pairs=True keeps the item ranked last, as released evaluators for listed positives
-        # do. Means are summed in the order of the ids, as for a ranking. `by_id` (Q,): the
-        # positions of the queries in this order
+        # Where the gallery is separate, released evaluators drop the item ranked last, but those
+        # for listed positives do not (`all_pairs`). Means are summed in the order of the ids, as
+        # for a ranking. `by_id` (Q,): the positions of the queries in this order
         by_id = np.argsort(test.items[test.query].astype(str))
         job = job_of(
             retrieval,

@@ -145,8 +145,9 @@ class RankingSubmission:
                 fix=f"submit {better}",
             )
 
-        # these replace AP and NDCG, which need the whole list. A dict removes duplicates, where one
-        # of them was among the metrics already
+        # These replace AP and NDCG, which need the whole list. mAP@k is always cut; NDCG is not, so
+        # the cut one is a metric of its own, whose base ends in @. A dict removes duplicates, where
+        # one of them was among the metrics already
         best = [MetricName("mAP", cut=depth), MetricName("NDCG@", cut=depth)]
         return tuple(dict.fromkeys([*best, *possible])), [
             f"a ranking of depth {depth} cannot give {left_out}"

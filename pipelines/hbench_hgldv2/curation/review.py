@@ -254,11 +254,11 @@ def page(
 
 def content(material: Material, made_with: Inputs) -> dict[str, Any]:
     """Collect the page's data: the labels in the order of the clusters, and the state after the
-    existing decisions. A kind is natural or human-made, or the curator's own word for a group.
+    existing decisions. Each group has a kind: natural, human-made, or a word of the curator's own.
 
     `made_with` has the settings of the embeddings and clusters on this page.
     """
-    # the places after the decisions of this curator, and after those of the other one
+    # the group of each label, after the decisions of this curator, and after those of the other
     curation = replay(material.labels, material.clusters, material.decisions)
     other = replay(material.labels, material.clusters, material.other_decisions)
     # The page exports decisions together with the inputs (labels, clusters, settings) that they

@@ -232,7 +232,7 @@ def sum_level(query: SummedQuery, level: Number, upper: Higher, work: Work) -> N
     `query` has the positives of this level and finer ones. Those of finer levels are listed in
     `upper`, which becomes the query of the next level.
     """
-    # precision, within, hits, gain, binary
+    # the sums precision, within, hits, gain and binary, which `with_items` explains
     sums = LevelSums(0.0, 0.0, 0, 0.0, 0.0)
     overlap = 0.0  # what the items of exactly this level add to the ASI of all levels
     done = int64(0)  # the items before `start` that are exactly of this level
