@@ -298,9 +298,9 @@ def verify(
     of_a_file = row_files.said  # the options given that name files of one row, as "--ids"
     if dataset:
         of_a_file.append("--dataset")
-    # There are three sources of the files: --fetch, --files, and the options of one row's files.
-    # Two of them are too many.
-    if (fetch or files) and (of_a_file or (fetch and files)):
+    # there are three sources of the files, of which one is enough
+    sources = [fetch, files is not None, bool(of_a_file)]
+    if sum(sources) > 1:
         raise click.UsageError(
             "--fetch verifies by the files that rows name, --files by those of a folder: leave "
             f"{' '.join(of_a_file) or 'one of the two'} out."

@@ -49,7 +49,7 @@ from hbench.cli.two_files import OPTIONS, pairs_of
     default=12_000,
     show_default=True,
     metavar="N",
-    help="Draw those of all items up to N, beyond it only of the queries that are shown.",
+    help="Draw the pictures of all items if there are at most N, else of the queries shown.",
 )
 def command(
     files: tuple[Path, ...],

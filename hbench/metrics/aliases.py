@@ -81,8 +81,9 @@ def meant_by(text: str) -> str | None:
     # metrics of all levels take no level
     at_level = "" if spelled.startswith(OF_ALL_LEVELS) else mark + level
     meant = f"'{spelled.format(k=k)}{at_level}'"
-    # "recall" means R@k in metric learning, but TR@k in information retrieval: mention TR@k as
-    # well. Do so for "cmc" (cumulative matching), too, which is another word for R@k.
+    # "recall" means R@k in metric learning (whether a right item is among the first k), but TR@k in
+    # information retrieval (how many of the right items are): mention TR@k as well. Do so for
+    # "cmc" (cumulative matching), too, which is another word for R@k.
     if plain.startswith(("rec", "cmc")) and spelled.startswith("R@"):
         return meant + ALL_RIGHT.format(k=k)
     return meant

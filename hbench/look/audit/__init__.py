@@ -135,6 +135,7 @@ def write_pages(audit: Audit, folder: Path) -> Path:
     saved from the earlier page, is kept, and its decisions are shown on the page. Raises UsageError
     for a folder with other files.
     """
+    # decisions name paths, so it matters how many levels the tree has
     earlier = earlier_decisions(folder / DECISIONS, len(audit.pool.manifest.levels))
     sections = [_suspects(audit, each) for each in audit.lists]
     if audit.groups:

@@ -204,7 +204,9 @@ def _place_of_ids(
     # Integers in the first column may number the rows (`counts_rows`) if it has no name, or that of
     # an index, such as "no."
     may_be_index = not header or words.is_index(names[0], counts_rows=True)
-    return 0 if not texts and 0 not in fractions and may_be_index else None
+    if texts or 0 in fractions or not may_be_index:
+        return None
+    return 0
 
 
 def _places_of_vectors(

@@ -150,7 +150,7 @@ def _record(
         loss=loss,
         terms=dict(zip(losses, terms, strict=True)),
         gradient_norm=length,
-        skipped=not math.isfinite(length),  # update takes no step with such a gradient
+        skipped=not math.isfinite(length),  # `update` takes no step with such a gradient
         rates=launched.rates,
         images_per_second=speed,
         seconds=seconds,

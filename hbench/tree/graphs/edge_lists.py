@@ -74,7 +74,8 @@ def _edge_columns_by_ids(table: pa.Table, by_title: dict[str, str]) -> EdgeColum
     The ids must be unique, and at least half of the parents must be among them; not all, since a
     root may have a parent that is not listed. `by_title` has the columns by their folded names.
     """
-    # TITLES are usual titles of a column of names, NODES those of a column of ids
+    # TITLES are usual titles of a column of names, NODES those of a column of ids. A column such as
+    # parent_rank has ranks, no parents
     parents = [by_title[title] for title in by_title if "parent" in title and "rank" not in title]
     named = next((by_title[title] for title in words.TITLES if title in by_title), None)
     children = [by_title[title] for title in words.NODES if title in by_title]
