@@ -90,8 +90,9 @@ class Audit:
         The lists "far" and "near" (suspects whose right class seems to have another parent than the
         label, or to be a sibling) have the number of listed suspects, and bounds on the number of
         wrong labels, including those beyond the list; None where no bound is known. Levels are held
-        out if no node has items in two splits. Completions are items whose labels end early, with
-        names for the rest; merges are pairs of siblings that cannot be told apart.
+        out if no node has items in two splits. Groups are items of one class that all seem to
+        belong to one other class, with the names of both. Completions are items whose labels end
+        early, with names for the rest; merges are pairs of siblings that cannot be told apart.
         """
         lists = {
             each.kind: {

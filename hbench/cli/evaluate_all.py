@@ -98,7 +98,7 @@ def command(
         try:
             scored = report_of(file, report, data, settings=scoring.settings, machine=machine)
             documents[report] = scored.document
-            # a report may have more metrics than were requested
+            # the metrics that are shown; a report that was there may have more
             asked |= dict.fromkeys(scored.metrics)
         except HBenchError as error:
             refused[file.name] = error

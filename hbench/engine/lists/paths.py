@@ -103,8 +103,10 @@ class PathLists:
         """Sort the gallery's paths, and find the ranges of those that share levels with each of the
         queries' P different paths. Sets `items`, `starts`, `ends` and `unknown`, as the class
         describes them, and `path_of_entry` (E,): for each path of the queries, its number among the
-        P different ones. Under partial labels, `unknown` are the starts and ends of the gallery's
-        paths that share l levels and may share more, since one of the two paths ends there.
+        P different ones. Under partial labels, `unknown` are the starts and ends (P, L − 1) of the
+        gallery's paths that share l levels, from 1, and may share more, since one of the two paths
+        ends there. Below its end a path has labels, too: those of a node that stands for the
+        unknown.
         """
         # columns (E,): L of labels and, under partial labels, how many levels of a path are known
         by_path = (

@@ -97,7 +97,7 @@ def climb_of_predictions(
     `numbering`: turns paths of names into numbers of nodes, with new numbers for names that the
     tree does not have. Raises SubmissionError if no query is predicted.
     """
-    names = NamesBelow(manifest.tree)
+    names = NamesBelow(manifest.tree)  # finds nodes by names as people write them
     items = manifest.items[manifest.query].tolist()
     place = {item: number for number, item in enumerate(items)}  # {query: its position}
     rows = [row for row in read_as.rows if row.item in place]

@@ -67,7 +67,8 @@ def read_curve(path: Path, name: str) -> TrustCurve:
             target=float(trust["target"]),  # the share of answers that should be right
             # `said` is the share of items that are answered: without answers there is no point
             chosen=_point(trust) if trust["said"] else None,
-            # with the same thresholds for every model, .8, .6 and .4, whatever the target
+            # one point, of thresholds that are the same for every model, whatever the target: .8 at
+            # the finest level, .6 above it, .4 at all others
             fixed=_point(trust["fixed"]),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -142,8 +142,9 @@ def rank_rows(rows: Float32s, ranges: CardRanges, slots: Slots, found: Found) ->
 
     The positives are sorted by parts: the range of their scores is divided into BUCKETS of equal
     width, each of which is divided into one or more parts. `slots` gets scores, codes and
-    ranks; `found`, per query, the numbers of positives and of left-out items, the code of the first
-    item, and whether scores are tied, or overflow (are not finite: the host raises an error).
+    ranks; `found`, per query, the numbers of positives and of left-out items, and the code of the
+    first item, which `count_and_add_up` writes at the end; and whether scores are tied, or overflow
+    (are not finite: the host raises an error), which any step may notice.
     """
     # memory that the threads of a block share: `pool` has the table of where each part ends and,
     # behind it, the counts of distractors; `firsts` the first part of each bucket; `sums` and
