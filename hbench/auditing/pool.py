@@ -74,9 +74,9 @@ def pool_of(data: Dataset, vectors: Embeddings, *, cosine: bool) -> Pool:
     """Combine the splits of a dataset whose items have vectors. A split without any vector is left
     out, with a remark.
 
-    Raises SubmissionError if some items of a split lack their vectors, or vectors cannot be ranked;
-    UsageError if items have several paths. `cosine` tells whether the similarity is the cosine, so
-    that no vector may be zero.
+    Raises SubmissionError if some items of a split lack their vectors, an item is in two splits, or
+    vectors cannot be ranked; UsageError if items have several paths. `cosine` tells whether the
+    similarity is the cosine, so that no vector may be zero.
     """
     if any(manifest.more is not None for manifest in data.manifests.values()):
         raise UsageError(

@@ -20,7 +20,13 @@ SHOWN_SUSPECTS = 5
 @click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file.")
 @TABLE
 @click.option(
-    "--neighbours", "-k", type=click.IntRange(3, 100), default=10, show_default=True, metavar="K"
+    "--neighbours",
+    "-k",
+    type=click.IntRange(3, 100),
+    default=10,
+    show_default=True,
+    metavar="K",
+    help="The nearest items of each item, whose labels speak for or against its own.",
 )
 @click.option("--similarity", type=SIMILARITY, help="[default: the dataset's]")
 @click.option(

@@ -64,6 +64,7 @@ def command(
     if out is not None:
         refuse_suffix(out, SUFFIXES)
         refuse_unwritable(out)
+    # `net`: the program of the net, for a run whose net is one
     vectors = embeddings or _of_run(Path(model))
     data = _dataset(dataset, Path(model))
     gallery = gallery_of(data.tests[test_of(data, test)], files.read(vectors), data.name)

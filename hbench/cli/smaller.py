@@ -140,7 +140,7 @@ def score_sizes(
     execution: Execution,
 ) -> ScoredSizes:
     """Score the whole vectors, and those of all sizes in the options: numbers of first coordinates,
-    the same of principal components if they are requested, and numbers of bits."""
+    the same of principal components if they are requested, and numbers of bits per coordinate."""
     from hbench.evaluation.variants import smaller
 
     # refuses rankings, which have no vectors; the text names the purpose in the message

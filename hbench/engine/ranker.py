@@ -121,8 +121,9 @@ class Ranker:
         # under partial labels two codes per level are ranked, which must fit into a byte
         if queries.known is not None and ranked.known is not None:
             self._refuse_too_deep_for_codes()
-        # Both methods set `starts`, `ends`, `coded` and `code_ties`. If items have several paths,
-        # no order puts the items of each level side by side, so rows are rearranged by lists.
+        # Both methods set `starts`, `ends`, `coded` (the ranges by code) and `code_ties` (the keys
+        # of codes). If items have several paths, no order puts the items of each level side by
+        # side, so rows are rearranged by lists.
         if queries.more is None and ranked.more is None:
             self._take_ranges(queries, ranked, tie_key)
         else:

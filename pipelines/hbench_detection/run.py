@@ -208,8 +208,9 @@ def write_report(
 ) -> DetectionReport:
     """Write detections.json and report.json, and return the report.
 
-    `found` holds the detections of every image: boxes (n, 4), labels (n,) and scores (n,). The
-    report belongs to voc07 only if the images and classes are those of the leaderboard.
+    `found` holds the detections of every image: boxes (n, 4), left, top, right and bottom in
+    pixels, labels (n,) and scores (n,). The report belongs to voc07 only if the images and classes
+    are those of the leaderboard.
     """
     text = json.dumps(list(coco_results(test, found))) + "\n"
     write_text(out / DETECTIONS, text)

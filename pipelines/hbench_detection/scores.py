@@ -49,13 +49,14 @@ def scores_of(
     of the labels 1, 2, …
     """
     # the extended summary has the precision at every recall, from which the AP50 of VOC is computed
+    # at the same 101 recalls as COCO's
     metric = MeanAveragePrecision(
         backend="pycocotools", extended_summary=True, rec_thresholds=list(RECALLS)
     )
     predicted = [moved(each, torch.device("cpu")) for each in found]
     # The metric also gets the difficult objects, marked as ignored: they need not be detected, and
-    # a detection of one is not false. `_target` repeats a difficult object for every detection of
-    # its class, so it needs the labels of the detections.
+    # a detection of one is not false. COCO matches an object only once, so `_target` repeats a
+    # difficult object for every detection of its class, for which it needs their labels.
     metric.update(
         predicted,
         [_target(own, each["labels"]) for own, each in zip(truth, predicted, strict=True)],

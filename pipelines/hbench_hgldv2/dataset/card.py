@@ -64,11 +64,12 @@ def card(
         groups=groups,
         kinds=kinds,
         total=sum(groups.values(), Counter[str]()),
+        # split -> where a super-category is from, or why there is none -> number of landmarks
         counts={name: by_source(rows) for name, rows in splits.items()},
         odd=odd,
         sources=sources,
         smallest=SMALLEST,  # super-categories with fewer landmarks are marked
-        reasons=REASONS,  # the keys of `counts` that get a column each
+        reasons=REASONS,  # those of these that get a column each
         imbalance={name: imbalance(sizes.values()) for name, sizes in groups.items() if sizes},
         # each kind with its number of super-categories: the usual kinds first, then others in use
         of_kind=[(kind, of_kind[kind]) for kind in usual_kinds_first(sorted(of_kind))],

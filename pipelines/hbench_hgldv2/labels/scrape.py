@@ -339,8 +339,8 @@ def topic_of(item: str, entities: Mapping[str, Entity]) -> Topic:
     of Wikimedia (META_CLASSES), such as a disambiguation page.
     """
     entity = entities.get(item, MISSING)
-    # the chain ends at a topic whose entity was not fetched, at a topic that occurred before, and
-    # after MOST_TOPICS hops
+    # the chain ends before a topic whose entity was not fetched, before one that occurred already,
+    # and after MOST_TOPICS hops
     seen = {item}
     while (
         entity.topics
