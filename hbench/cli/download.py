@@ -150,6 +150,7 @@ def command(
 
     if verify_only and repair:
         raise UsageError("--verify-only and --repair contradict each other")
+    _refuse_dry_adoption(adopt, dry_run=dry_run)
     spec = specs[name]
     folder = root or raw_folder(spec)
     sources = sources_of(spec, part=part, mirror=mirror)
@@ -163,7 +164,7 @@ def command(
         return
     if offline:
         # how many archives to unpack at a time: only those just adopted; None: unpack nothing
-        at_once = jobs if adopt and not dry_run else None
+        at_once = jobs if adopt else None
         _stay_offline(name, sources, DownloadOptions(folder), at_once=at_once)
     elif dry_run:
         _list_files(sources, folder)
@@ -178,12 +179,23 @@ def command(
     if spec.manual and not verify_only:
         raise DataError(
             f"files of {name} must be fetched by hand",
+            # further lines begin where the first does, behind "  expected: "
             expected=spec.manual.replace("\n", "\n" + " " * 12),
             fix=f"put them into {folder}, or: hbench download {name} --adopt DIR; then hbench "
             f"build {name}",
         )
     if not (dry_run or offline or verify_only):
         terminal.say(f"{len(sources)} files of {name} are in {folder}; next: hbench build {name}")
+
+
+def _refuse_dry_adoption(adopt: Path | None, *, dry_run: bool) -> None:
+    """Raise UsageError for --adopt beside --dry-run: files of the user are verified, copied and
+    recorded at once, so there is nothing to say of it beforehand."""
+    if adopt is not None and dry_run:
+        raise UsageError(
+            "--adopt takes files at once, and --dry-run takes none",
+            fix="leave one out; --adopt DIR --offline fetches nothing, either",
+        )
 
 
 def _refuse_without_addresses(

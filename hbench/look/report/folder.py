@@ -147,7 +147,7 @@ def _pages(reported: Reported, places: NDArray[np.int32], images: str) -> Pages:
             "legend": legend_of(document.levels),
             "several": len(reported.runs) > 1,
             "by": reported.by,  # the metric whose values strips show
-            # sheet and corner of an item's picture by its position in the manifest; None without one
+            # sheet and corner of an item's picture by its place in the manifest; None without one
             "place_of": lambda item: sprite_of(int(places[item])) if len(places) else None,
             # address of an item's image in full size, by its id
             "image_of": lambda item: images + quote(item) if images else "",
