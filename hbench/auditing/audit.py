@@ -170,7 +170,8 @@ def audit(
         on_block: is called with the number of ranked blocks, and the number of all blocks.
 
     Returns:
-        An Audit: `suspects`, `copies`, `completions`, `merges`, `write(folder)`.
+        An Audit with `write(folder)` and the tables `suspects`, `copies`, `completions` (names for
+        the rest of labels that end early) and `merges` (siblings that cannot be told apart).
 
     Raises:
         SubmissionError: vectors that cannot be ranked, or items without one.

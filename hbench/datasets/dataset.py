@@ -362,6 +362,7 @@ def read(folder: Path) -> Dataset:
         train=splits.pop(TRAIN, None),
         tests={name.removeprefix(f"{TEST}-"): manifest for name, manifest in splits.items()},
         official_names=description.official_names,
+        # {test: its pairs of a query and an item, with their levels}, of tests without labels
         lists={
             test: read_list(folder / f"{test}.list.parquet", digest)
             for test, digest in description.lists.items()

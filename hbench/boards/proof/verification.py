@@ -340,7 +340,9 @@ def _checked_fields(
         raise SubmissionError(
             "the row does not say what speaks against its file", found="; ".join(hidden)
         )
-    # `found` is what the row has, `expected` what it should have by the new row
+    # `found` is what the row has, `expected` what it should have. The vectors of names, if these
+    # were the queries, are compared apart: rows of old versions state the checksum of their file in
+    # place of that of their content, and only the report has both.
     for each in (
         *_differing(row, anew),
         *_differing_names(run, document.names),
