@@ -161,7 +161,7 @@ def own_designs(
     def design(metrics: list[str] | None) -> Design:
         """An evaluation by these metrics, None for the default ones."""
         chosen = Settings(metrics=metrics).resolve(levels)
-        job = Job(ranker, scorers_of(chosen, labels, all_pairs=True))
+        job = Job(ranker, scorers_of(chosen, labels, keeps_last=True))
         # half of the products suffice only for the whole set
         halved = triangle_of(job, plan_of(job), range(ranker.blocks), threads) is not None
         own = range(ranker.blocks) if halved else blocks

@@ -196,7 +196,7 @@ def tasks(cost: np.ndarray, speed: np.ndarray) -> float:
 def all_pairs_job(vectors: np.ndarray, labels: np.ndarray) -> Job:
     """Rank all items among themselves: vectors (N, D), labels (N, L)."""
     chosen = Settings().resolve(default_levels(labels.shape[1]))
-    return Job(Ranker(Side(vectors, labels)), scorers_of(chosen, labels, all_pairs=True))
+    return Job(Ranker(Side(vectors, labels)), scorers_of(chosen, labels, keeps_last=True))
 
 
 def unit_vectors(items: int, dim: int) -> np.ndarray:

@@ -40,7 +40,7 @@ class Set:
             default_levels(self.labels.shape[1]), partial=self.known is not None
         )
         ranker = Ranker(Side(self.vectors, self.labels, None, self.known))
-        return Job(ranker, scorers_of(chosen, self.labels, all_pairs=True))
+        return Job(ranker, scorers_of(chosen, self.labels, keeps_last=True))
 
     def ranks_beyond_rounding(self, job: Job, device: torch.device) -> tuple[float, float]:
         """How many ranks of some queries no rounding of the scores explains, and how many may

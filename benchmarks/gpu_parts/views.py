@@ -76,7 +76,7 @@ def several_paths(sizes: Sizes) -> Job:
     more = MorePaths(owners, labels[rng.integers(sizes.items, size=len(owners))])
     side = Side(whole_numbers(sizes), labels, None, None, more)
     chosen = Settings().resolve(default_levels(labels.shape[1]))
-    return Job(Ranker(side, similarity=dot), scorers_of(chosen, labels, all_pairs=True))
+    return Job(Ranker(side, similarity=dot), scorers_of(chosen, labels, keeps_last=True))
 
 
 def listed_pairs(sizes: Sizes) -> Job:
@@ -95,7 +95,7 @@ def listed_pairs(sizes: Sizes) -> Job:
     ranked = Side(vectors, one.repeat(sizes.items, axis=0))
     ranker = Ranker(asked, ranked, similarity=dot).of_lists(lists)
     chosen = Settings().resolve(default_levels(2))
-    return Job(ranker, scorers_of(chosen, asked.labels, all_pairs=True), "lists")
+    return Job(ranker, scorers_of(chosen, asked.labels, keeps_last=True), "lists")
 
 
 def _other_trees(sizes: Sizes, execute: Execute) -> Row:

@@ -230,7 +230,8 @@ class Evidence:
             in_class = np.maximum(in_class, 0)
             of_parent = level.of_parent.of(parents[classes], cast)
             of_parent = np.maximum(of_parent - np.where(in_parent[:, None], own, 0), 0)
-            # an item and its copies have k votes together, as their weights add up to 1
+            # an item and its copies under the same label have k votes together, as their weights
+            # add up to 1; so k can be subtracted from a total, which has at least these
             total = level.of_class.totals[classes] - np.where(is_own, self.votes.k, 0)
             total_of_parent = level.of_parent.totals[parents[classes]]
             total_of_parent = total_of_parent - np.where(in_parent, self.votes.k, 0)

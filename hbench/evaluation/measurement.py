@@ -81,7 +81,7 @@ def scorers_of(
     conditions: Conditions,
     labels: Labels,
     *,
-    all_pairs: bool,
+    keeps_last: bool,
     also: Protocol | None = None,
     names: Labels | None = None,
 ) -> list[ScoreQuery]:
@@ -93,14 +93,14 @@ def scorers_of(
     Args:
         conditions: the metrics, the protocol and their settings.
         labels: (Q, L), of the queries, by node of the tree.
-        all_pairs: whether queries and gallery are the same items. Released evaluators then keep the
-            item ranked last, which they drop otherwise.
+        keeps_last: whether released evaluators keep the item ranked last of each list, as they do
+            if the queries are the gallery; they drop it otherwise.
         also: the second protocol; None: there is none.
         names: (Q, L), the labels by name, which released evaluators compare; None if names form a
             tree.
     """
     setting = Setting(
-        conditions.levels, conditions.relevance, conditions.exponent, labels, all_pairs, names
+        conditions.levels, conditions.relevance, conditions.exponent, labels, keeps_last, names
     )
     if conditions.words.partial:  # `also` is None then: no released evaluator has partial labels
         return list(partial_scorers(conditions.metrics, setting))
@@ -114,19 +114,19 @@ def job_of(
     *,
     also: Protocol | None = None,
     memory: int | None = None,
-    all_pairs: bool | None = None,
+    keeps_last: bool | None = None,
 ) -> Job:
     """Make the job that computes every metric of every query of a test.
 
     `also`: a second protocol, whose values are computed in the same pass. `memory`: the most bytes
-    held beyond the embeddings. `all_pairs`: whether released evaluators treat the queries as their
-    own gallery; they then keep the item ranked last of each list, which they drop otherwise. None:
-    true if the queries are the gallery of the test.
+    held beyond the embeddings. `keeps_last`: whether released evaluators keep the item ranked last
+    of each list. None: they do if the queries are the gallery of the test, and drop it otherwise.
     """
     names = None if test.names is None else test.names[0]  # (Q, L), of the queries
-    keeps_last = test.gallery is None if all_pairs is None else all_pairs
+    if keeps_last is None:
+        keeps_last = test.gallery is None
     scorers = scorers_of(
-        conditions, test.queries.labels, all_pairs=keeps_last, also=also, names=names
+        conditions, test.queries.labels, keeps_last=keeps_last, also=also, names=names
     )
     results = 8 * len(scorers) * len(test.queries.labels)  # bytes of the values, float64
     queries = test.queries

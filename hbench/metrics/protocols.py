@@ -83,7 +83,8 @@ class Setting:
     """What a protocol may use in addition to the level sequence.
 
     `levels`: names of the levels. `relevance`, `exponent`: those of an H-AP without parameters.
-    `labels` (Q, L): labels of the queries. `all_pairs`: whether the queries are their own gallery.
+    `labels` (Q, L): labels of the queries. `keeps_last`: whether released evaluators keep the item
+    ranked last of each list: most do only if the queries are their own gallery.
     `names` (Q, L): labels of the queries by name, None where names form a tree.
     """
 
@@ -91,7 +92,7 @@ class Setting:
     relevance: Relevance
     exponent: float
     labels: Labels
-    all_pairs: bool
+    keeps_last: bool
     names: Labels | None = None
 
 
@@ -164,9 +165,9 @@ def p_at_last(sequence: LevelSequence, *, level: int, cut: int) -> float:
 
 
 def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> Scorer:
-    """Make the scorer of a metric as the released evaluators compute it: without the last result if
-    the gallery is separate from the queries (not `all_pairs`). For H-AP they find the items of a
-    level by comparing relevances, so that items of two levels with equal relevance count in both.
+    """Make the scorer of a metric as the released evaluators compute it: without the last result,
+    unless the setting `keeps_last`. For H-AP they find the items of a level by comparing
+    relevances, so that items of two levels with equal relevance count in both.
 
     `own_counts` (Q, L+1): |Ω^(l)|, the divisors of the relevances, as counted in the set of
     queries; None: count in each list.
@@ -179,7 +180,7 @@ def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> 
 
     def score(query: int, sequence: LevelSequence) -> float:
         """Compute the value of the query at this position of the input."""
-        listed = sequence if setting.all_pairs else without_last(sequence)
+        listed = sequence if setting.keeps_last else without_last(sequence)
         if not by_value:
             return function(listed)
         return h_ap_by_value(
@@ -210,7 +211,7 @@ def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> 
         arguments=arguments,
         function=score,
         grade=grades,
-        loses_last=not setting.all_pairs,
+        loses_last=not setting.keeps_last,
         by_name=by_name,
     )
 
@@ -256,7 +257,7 @@ def _by_name(
     def listed(sequence: LevelSequence) -> LevelSequence:
         """Drop the item ranked last if the gallery is separate from the queries, as the released
         evaluator does."""
-        return sequence if setting.all_pairs else without_last(sequence)
+        return sequence if setting.keeps_last else without_last(sequence)
 
     if name.base == "wAP":
         return of_columns

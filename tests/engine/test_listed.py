@@ -48,7 +48,7 @@ def problem(queries, gallery, seed, *, ties=pessimistic):
         similarity=dot,
         tie_key=ties,
     )
-    setting = Setting(LEVELS, alpha(), 1.0, one.repeat(queries, axis=0), all_pairs=True)
+    setting = Setting(LEVELS, alpha(), 1.0, one.repeat(queries, axis=0), keeps_last=True)
     scorers = [paper(MetricName.parse(name), setting) for name in METRICS]
     return Job(ranker.of_lists(lists), scorers, "lists"), asked @ ranked.T, levels
 

@@ -144,7 +144,7 @@ def test_whole_labels_read_as_partial_ones_have_the_same_values(monkeypatch, see
     queries, gallery, own, _paths = random_problem(np.random.default_rng(seed), depth, share=0)
     policy = pessimistic if worst else optimistic
     chosen = Settings(metrics=names_of(depth)).resolve(levels_of(depth))
-    whole = scorers_of(chosen, queries.labels, all_pairs=gallery is None)
+    whole = scorers_of(chosen, queries.labels, keeps_last=gallery is None)
     sides = [side and replace(side, known=None) for side in (queries, gallery)]
     plain = measure(Job(Ranker(*sides, self_rows=own, similarity=dot, tie_key=policy), whole))
     ranker = Ranker(queries, gallery, self_rows=own, similarity=dot, tie_key=policy)

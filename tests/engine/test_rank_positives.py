@@ -45,7 +45,7 @@ def random_sides(rng, depth):
     return Side(vectors[:part], labels[:part], groups[0]), Side(vectors, labels, groups[1]), own
 
 
-def every_scorer(depth, labels, all_pairs):
+def every_scorer(depth, labels, keeps_last):
     levels = [f"level{level}" for level in range(1, depth + 1)]
     weights = ":".join(str(2 * level / (depth * (depth + 1))) for level in range(1, depth + 1))
     names = [
@@ -69,7 +69,7 @@ def every_scorer(depth, labels, all_pairs):
     ]
     for base in ("AP", "mAP@R", "mAP@3", "mAP@100", "R@1", "R@10", "P@5", "TR@4", "ASI"):
         names += [f"{base}/{level}" for level in levels]
-    setting = Setting(levels, alpha(), 1.0, labels, all_pairs)
+    setting = Setting(levels, alpha(), 1.0, labels, keeps_last)
     chosen = [MetricName.parse(name) for name in names]
     return [
         protocol(name, setting)

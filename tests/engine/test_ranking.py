@@ -267,7 +267,7 @@ def test_a_resumed_evaluation_of_flipped_signs_is_its_own(tmp_path):
     def values(vectors, execute):
         job = Job(
             Ranker(Side(vectors, labels)),
-            scorers_of(Settings().resolve(["c", "f"]), labels, all_pairs=True),
+            scorers_of(Settings().resolve(["c", "f"]), labels, keeps_last=True),
         )
         return measure(job, execute=execute).values
 

@@ -41,7 +41,7 @@ def random_job(
     vectors[rng.random(items) < 0.1] = vectors[0]
     ranker = Ranker(Side(vectors, labels), similarity=similarity, tie_key=policy, memory=memory)
     chosen = Settings(metrics=metrics).resolve(default_levels(3))
-    return Job(ranker, scorers_of(chosen, labels, all_pairs=True))
+    return Job(ranker, scorers_of(chosen, labels, keeps_last=True))
 
 
 def is_symmetric(job):
@@ -103,7 +103,7 @@ def test_half_of_the_products_of_the_usual_sizes_do_where_they_are_symmetric_to_
     vectors[100:200] = vectors[4000:4100]
     job = Job(
         Ranker(Side(vectors, labels)),
-        scorers_of(Settings(metrics=["AP/f"]).resolve(["c", "f"]), labels, all_pairs=True),
+        scorers_of(Settings(metrics=["AP/f"]).resolve(["c", "f"]), labels, keeps_last=True),
     )
     assert job.ranker.scores.blocks > 10
     assert len(job.ranker.scores.chunks) > 1
@@ -133,7 +133,7 @@ def test_with_too_many_positives_or_too_little_memory_rows_are_taken(small):
     labels = np.zeros((triangle.MAX_POSITIVES + 1, 1), np.int32)  # all of one class
     side = Side(np.eye(len(labels), 8, dtype=np.float32), labels)
     crowded = Job(
-        Ranker(side, similarity=dot), scorers_of(Settings().resolve(["c"]), labels, all_pairs=True)
+        Ranker(side, similarity=dot), scorers_of(Settings().resolve(["c"]), labels, keeps_last=True)
     )
     scarce = random_job(np.random.default_rng(1), 100, memory=1 << 20)
     for job in (crowded, scarce):

@@ -258,11 +258,11 @@ def test_trec_eval_agrees_on_the_same_run(tmp_path):
 
 
 @pytest.mark.parametrize("ties", [pessimistic, optimistic])
-@pytest.mark.parametrize("all_pairs", [True, False])
-def test_a_full_run_gives_the_level_sequences_of_the_vectors(tmp_path, ties, all_pairs):
+@pytest.mark.parametrize("keeps_last", [True, False])
+def test_a_full_run_gives_the_level_sequences_of_the_vectors(tmp_path, ties, keeps_last):
     rng = np.random.default_rng(5)
     test = apart(queries=10, gallery=30, classes=5, depth=3)
-    if all_pairs:
+    if keeps_last:
         everyone = np.ones(40, bool)
         test = manifests.Manifest(test.items, test.labels, test.tree, everyone, everyone)
     # whole numbers: exact scores, many of them equal
@@ -275,7 +275,7 @@ def test_a_full_run_gives_the_level_sequences_of_the_vectors(tmp_path, ties, all
     ]
     run = run_files.read(trec(tmp_path / "run", rows))
     found = run_levels.levels_of(run, test, ties=ties)
-    own = None if all_pairs else Side(vectors[ranked], test.labels[ranked])
+    own = None if keeps_last else Side(vectors[ranked], test.labels[ranked])
     ranker = Ranker(Side(vectors[asked], test.labels[asked]), own, similarity=dot, tie_key=ties)
     for query, expected in zip(ranker.rows(0), ranker.block(0), strict=True):
         sequence = found[query]

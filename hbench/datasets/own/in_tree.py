@@ -59,7 +59,9 @@ def with_nodes_of_tree(own: OwnTable, source: TreeFile) -> OwnTable:
     if source.several:  # a node may have several parents, and an item several paths
         return _with_all_paths_to_nodes(own, names, source.path.name)
     refuse([problem for problem in names.broken if problem.kind == "cycle"], str(source.path))
-    if MAJORITY_PARENT in source.policies:  # keeps one parent of a node, so it decides on paths
+    # other policies mend the names of the table, later; this one keeps one parent of a node, and so
+    # decides which path a node has
+    if MAJORITY_PARENT in source.policies:
         names = mend(names, [MAJORITY_PARENT]).table
     nodes = [row[0] for row in own.rows]
     mark = source.separator or separator_of(nodes)  # None: the cells are plain names

@@ -328,9 +328,9 @@ class Triangle:
             ranked = RankedPositives(
                 workspace.ranks, workspace.levels, ends - positives, ends, only.values.tied
             )
-            # Through `ranked`, ranks and levels are written to the workspace, and to the values of
-            # the block which queries have ties. The last argument gets the level of each query's
-            # first item.
+            # Writes to the arrays of `ranked`: ranks and levels to the workspace, and to the values
+            # of the block, which queries have ties. Also writes the level of each query's first
+            # item.
             rank_counted(
                 side.lists,
                 side.counts,

@@ -133,6 +133,8 @@ def sum_up(
             # if all of these positives count there, and need not be summed again.
             whole = sum_level(ranks, request, out, query, lowest)
             for h in range(out.graded.shape[1]):
+                # by level: relevance, weight (how often an item counts) and number of items. What
+                # is added are the terms of a graded sum, such as H-AP, that begin with this level
                 grades = Grades(request.relevance[query, h], request.weight[query, h], counts)
                 out.graded[query, h] += graded_sum(ranks, levels, lowest, grades, whole)
             if request.binary:

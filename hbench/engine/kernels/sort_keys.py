@@ -90,7 +90,8 @@ def radix_sort(keys: Keys, buffer: Keys) -> None:
 def pass_twice(keys: Keys, buffer: Keys, counts: NDArray[np.uint32], low: int, shift: int) -> None:
     """Sort keys in place, stably, by two neighbouring digits of `key − low`: by the lower digit,
     which begins at bit `shift`, into `buffer`, and then by the upper digit back. `counts` (2,
-    2^WIDTH): memory for the histograms of both digits, which are made in one reading.
+    2^WIDTH): memory for the histograms of both digits, which are made in one reading. `low`: the
+    lowest key.
 
     numba makes a uint64 of every result; the casts turn it back into a uint32, like the keys."""
     one = np.uint32(1)

@@ -233,7 +233,7 @@ def build_job(
     retrieval = retrieval_of(test, *parts, movable=movable)
     if lists is not None:
         # Where the gallery is separate, released evaluators drop the item ranked last, but those
-        # for listed positives do not (`all_pairs`). Means are summed in the order of the ids, as
+        # for listed positives do not (`keeps_last`). Means are summed in the order of the ids, as
         # for a ranking. `by_id` (Q,): the positions of the queries in this order
         by_id = np.argsort(test.items[test.query].astype(str))
         job = job_of(
@@ -241,7 +241,7 @@ def build_job(
             conditions,
             also=protocols[also] if also else None,
             memory=memory,
-            all_pairs=True,
+            keeps_last=True,
         )
         return replace(job, ranker=job.ranker.of_lists(lists), canonical=by_id)
     if names is not None:

@@ -209,9 +209,9 @@ class RankingSubmission:
         )
         # released evaluators drop the item ranked last, unless the queries are the gallery; those
         # for listed positives drop nothing
-        drops_last = name not in data.lists and not np.array_equal(manifest.query, manifest.gallery)
+        keeps_last = name in data.lists or np.array_equal(manifest.query, manifest.gallery)
         return _measured(
-            sequences, data, name, conditions, also=also, named=named, all_pairs=not drops_last
+            sequences, data, name, conditions, also=also, named=named, keeps_last=keeps_last
         )
 
 
@@ -231,7 +231,7 @@ def _measured(
     *,
     also: str | None,
     named: dict[int, NamedSequences] | None = None,
-    all_pairs: bool = True,
+    keeps_last: bool = True,
 ) -> Measurement:
     """Compute all metrics from the level sequences of a test, one for each query.
 
@@ -243,9 +243,7 @@ def _measured(
         also: the name of a second protocol; None: there is none.
         named: {query: its sequences by name}, for queries with names that stand for several nodes;
             None: no query has such a name.
-        all_pairs: whether protocols of released evaluators keep the item ranked last, as they do
-            where the queries are their own gallery. With a separate gallery the released
-            code drops it.
+        keeps_last: whether protocols of released evaluators keep the item ranked last of each list.
     """
     manifest = data.tests[name]
     # the labels (N, L) as the released evaluator numbers them, by names; None if its classes are
@@ -254,7 +252,7 @@ def _measured(
     scorers = scorers_of(
         conditions,
         manifest.labels[manifest.query],
-        all_pairs=all_pairs,
+        keeps_last=keeps_last,
         also=protocols[also] if also else None,
         names=None if names is None else names[manifest.query],
     )

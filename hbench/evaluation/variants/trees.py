@@ -289,8 +289,8 @@ def _views(
         asked = of_items[test.query]
         ranked = of_items[test.gallery]
         # protocols of released evaluators drop the item ranked last, unless the queries are the
-        # gallery (`all_pairs`)
-        scorers = scorers_of(of_tree, asked, all_pairs=np.array_equal(test.query, test.gallery))
+        # gallery (`keeps_last`)
+        scorers = scorers_of(of_tree, asked, keeps_last=np.array_equal(test.query, test.gallery))
         view = View.of_labels(ranker, (asked, ranked), scorers, conditions.ties)
         # a text that tells kept blocks of different trees apart; equal metrics do not, so it also
         # has the tree's name and source

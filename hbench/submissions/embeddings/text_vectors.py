@@ -117,7 +117,7 @@ def _sheet_of(dialect: Dialect, path: Path) -> VectorSheet:
 
     if lists:
         called = [first[place] for place in lists]
-        # raises if there are several: all of the first `called` are known, being in the second
+        # any of these would do, but this raises if there are several
         the_one_named(called, called, "column of vectors", path)
         vectors = tuple(lists)
     else:

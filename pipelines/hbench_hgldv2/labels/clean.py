@@ -292,7 +292,7 @@ def counts_of_selection(selection: Iterable[CleanedLandmark]) -> dict[str, int]:
 def _cleaned(link: Link, labels: Mapping[str, str], actions: Mapping[str, str]) -> CleanedLandmark:
     """Decide about one landmark: its status, the reason, and the classes that are left.
 
-    A landmark that is dropped keeps its scraped classes. `labels` maps a class to its label, ""
+    A landmark that is dropped for its classes keeps them. `labels` maps a class to its label, ""
     without one. `actions` maps a class to the action of its rule.
     """
 
@@ -302,7 +302,7 @@ def _cleaned(link: Link, labels: Mapping[str, str], actions: Mapping[str, str]) 
 
     # the first reason that applies is reported, from classes that are no place at all to too many
     # classes
-    if link.reason:
+    if link.reason:  # why it has no class, such as a category without an item
         return made("dropped", link.reason, ())
     relevant = [i for i in link.classes if actions.get(i) != "drop"]
     if not relevant:

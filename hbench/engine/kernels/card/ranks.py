@@ -286,8 +286,9 @@ def divide(row: RankedQuery, buckets: Buckets, positives: Number) -> Number:
     cuda.syncthreads()
 
     # Each bucket gets one part, and a share of the `wanted` parts by its positives: together at
-    # most BUCKETS + wanted = POOL − 2. `buckets.table`, with one place for each part and one more,
-    # is in a pool of POOL numbers, which it therefore fits. int64, as the product may exceed int32
+    # most BUCKETS + wanted ≤ POOL − 2, since FIRSTS is BUCKETS + 1. So `buckets.table`, with one
+    # place for each part and one more, fits into a pool of POOL numbers. int64, as the product may
+    # exceed int32
     wanted = min(positives // PER_PART, POOL - FIRSTS - 1)
     for bucket in range(cuda.threadIdx.x, BUCKETS, cuda.blockDim.x):
         firsts[bucket] = 1 + int64(firsts[bucket]) * wanted // max(positives, int32(1))
