@@ -121,9 +121,8 @@ class Ranker:
         # under partial labels two codes per level are ranked, which must fit into a byte
         if queries.known is not None and ranked.known is not None:
             self._refuse_too_deep_for_codes()
-        # Both methods set `starts`, `ends`, `coded` (the ranges by code) and `code_ties` (the keys
-        # of codes). If items have several paths, no order puts the items of each level side by
-        # side, so rows are rearranged by lists.
+        # both set `starts`, `ends`, and by code `coded` and `code_ties`; where items have several
+        # paths, no order puts the items of each level side by side, so lists rearrange rows
         if queries.more is None and ranked.more is None:
             self._take_ranges(queries, ranked, tie_key)
         else:

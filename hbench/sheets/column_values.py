@@ -140,7 +140,8 @@ def names_at_both(coarse: ColumnValues, fine: ColumnValues) -> list[str]:
     classes there. Both columns have the same rows.
 
     A name that stands at both levels in the same row does not count: there a leaf is repeated on
-    purpose, down to the finest level. Columns of numbers have none of these names.
+    purpose, down to the finest level. Nor do numbers: each level is usually numbered from 0 or 1,
+    so equal numbers are no sign of anything.
     """
     if coarse.is_numeric or fine.is_numeric:
         return []

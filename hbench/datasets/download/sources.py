@@ -204,6 +204,7 @@ def state_of(folder: Path, source: RemoteFile) -> str:
         and (file.stat().st_size, file.stat().st_mtime_ns) == (record.size, record.time)
     ):
         return "done" if source.unpack is None else "verified"
+    # an adopted file that has changed or gone is not used any more: only `target` counts now
     if target.exists():
         return "unchecked"
     return "partial" if target.with_name(f".{target.name}.part").exists() else "missing"

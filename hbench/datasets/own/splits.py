@@ -79,7 +79,8 @@ def split(
 
 def _no_split(own: OwnTable) -> str:
     """Make the remark that nothing is for training, with advice. If a column looks like a split,
-    the remark first says how to use this column, since --split-by would make another split."""
+    the remark first says how to use it, or that its words name no splits, since --split-by would
+    make another split."""
     left_out = own.columns.left_out  # {column that is not used: why}
     column = next((name for name in left_out if left_out[name] in UNUSED_SPLITS), None)
     nothing = "every item is tested, none is for training"

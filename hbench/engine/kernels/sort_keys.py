@@ -235,9 +235,9 @@ def empty(items: int, dtype: np.dtype[np.floating], tie_key: NDArray[np.uint8]) 
     `tie_key` (L + 1,): the key of each level, by which equal scores are ordered, lower first.
     """
     # The tie key of a level is in the low bits of a key, the code of the score in the bits above.
-    # With up to 3 bits for the tie key, 32 bits are enough for scores between the largest and 2^-32
-    # of that. Parts with smaller scores are sorted more slowly; with more bits, many parts would
-    # be.
+    # With up to 3 bits for the tie key, 32 bits are enough for scores between the largest of a part
+    # and 2^-32 of that. Parts with smaller scores are sorted more slowly; with more bits, many
+    # parts would be.
     bits = (len(tie_key) - 1).bit_length()
     kind = np.dtype(np.uint32 if bits <= 3 else np.uint64)
     # Half of all codes are for positive scores, half for negative ones, and `middle` is the code of
