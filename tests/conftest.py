@@ -107,7 +107,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     folder, printed = of_all / "demo", of_all / "demo.json"
     with FileLock(of_all / "demo.lock"):
         if not printed.exists():
-            folder.mkdir(exist_ok=True)  # where a run in another process failed
+            folder.mkdir(exist_ok=True)  # it is there if the demo failed in another process
             done = run("demo", folder=folder)
             printed.write_text(json.dumps([done.stdout, done.stderr]))
     return Demo(folder, *json.loads(printed.read_text()))
@@ -126,7 +126,9 @@ def letters_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def letters_by_name(letters_folder: Path) -> Iterator[None]:
-    """Sets HBENCH_DATA for the tests of a module, so that `letters` names this dataset."""
+    """Sets HBENCH_DATA for the tests of a module, so that `letters` names the dataset in
+    `letters_folder`.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HBENCH_DATA", str(letters_folder.parent))
         yield

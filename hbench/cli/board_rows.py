@@ -298,7 +298,7 @@ def verify(
     of_a_file = row_files.said  # the options given that name files of one row, as "--ids"
     if dataset:
         of_a_file.append("--dataset")
-    # there are three sources of the files, of which one is enough
+    # the files come from one source: --fetch, --files, or the options of one row
     sources = [fetch, files is not None, bool(of_a_file)]
     if sum(sources) > 1:
         raise click.UsageError(

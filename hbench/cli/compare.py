@@ -41,8 +41,8 @@ def command(
     metric.
 
     Shown are the mean difference, its 95 % interval and the p-value of a paired sign-flip test,
-    both over the units of FIRST's intervals: the finest classes of the queries, unless it was
-    evaluated otherwise. "corrected" is p by Holm's method for all metrics of --metrics, or that
+    both by --unit, or else by the units of FIRST: the finest classes of the queries, unless FIRST
+    was evaluated by others. "corrected" is p by Holm's method for all metrics of --metrics, or that
     both reports have. Reports of other conditions are refused (exit code 7).
 
     Example: hbench compare mine.json baseline.json

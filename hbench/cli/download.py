@@ -189,12 +189,12 @@ def command(
 
 
 def _refuse_dry_adoption(adopt: Path | None, *, dry_run: bool) -> None:
-    """Raise UsageError for --adopt beside --dry-run: files of the user are verified, copied and
-    recorded at once, so there is nothing to say of it beforehand."""
+    """Raise UsageError for --adopt beside --dry-run: adopting copies files, or records where they
+    lie, at once, while --dry-run promises to change nothing."""
     if adopt is not None and dry_run:
         raise UsageError(
             "--adopt takes files at once, and --dry-run takes none",
-            fix="leave one out; --adopt DIR --offline fetches nothing, either",
+            fix="leave one out; --adopt DIR --offline takes your files and fetches nothing",
         )
 
 

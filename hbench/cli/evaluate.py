@@ -224,13 +224,12 @@ def command(
     smaller.refuse_beside(
         of_one_report | submitted.of_names | files.beside_the_report | extent.given, shown_as
     )
-    # `extent`: which shares of the work this process does, and --top-k, the number of results that
-    # are kept. These lie beside values by query, so a file of those is added if none was asked for.
-    # `nodes`: the file of vectors of the tree's names, if these are the queries
+    # `extent`: --top-k, --trees, --resume and --blocks. The results that --top-k keeps lie beside
+    # values by query, so a file of those is added if none was asked for. `nodes`: the file of
+    # vectors of the tree's names, if these are the queries
     files = _refused_together(files, extent, method=method, nodes=submitted.nodes)
-    # FILE is missing where --query and --gallery stand in its place; `submitted.read` refuses
-    # anything else. First, check everything that can be refused before a dataset and vectors are
-    # read
+    # Before a dataset is loaded, refuse files that do not exist. FILE may be missing: then
+    # `submitted.read` needs --query and --gallery.
     reporting.refuse_missing([file, *submitted.paths])
     data = table.load(dataset)
     given = submitted.read(file)

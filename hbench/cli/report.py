@@ -49,7 +49,8 @@ from hbench.cli.two_files import OPTIONS, pairs_of
     default=12_000,
     show_default=True,
     metavar="N",
-    help="Draw the pictures of all items if there are at most N, else of the queries shown.",
+    help="Draw the pictures of all items if there are at most N, for the explorer; else only of "
+    "the queries and results on the pages.",
 )
 def command(
     files: tuple[Path, ...],

@@ -64,10 +64,10 @@ def command(
     if out is not None:
         refuse_suffix(out, SUFFIXES)
         refuse_unwritable(out)
-    # `net`: the program of the net, for a run whose net is one
     vectors = embeddings or _of_run(Path(model))
     data = _dataset(dataset, Path(model))
     gallery = gallery_of(data.tests[test_of(data, test)], files.read(vectors), data.name)
+    # `net`: FILE.py:NAME, if the net of the run is a program of the user's
     results = search(embedder(model, net=net), pictures, gallery, k=k)
     show_results(results, out, as_json=as_json, as_csv=as_csv)
 

@@ -68,9 +68,9 @@ def gap_of(
     cosines of positives above α, and those of negatives below β. `on_batch`: called with the number
     of finished batches and the number of all.
 
-    The result has two upper bounds of the gap of AP at the finest level, one number each: `bound`,
-    for a model that is perfect inside every batch, and `calibrated_bound`, which also uses how many
-    scores are beyond the margins.
+    The result has two upper bounds of the gap of AP at the finest level, each a mean over queries:
+    `bound`, for a model that is perfect inside every batch, and `calibrated_bound`, which also uses
+    how many scores are beyond the margins.
     """
     whole = measure(job_of(test, chosen)).values  # (M, Q), NaN where undefined
     # (M, Q) each: the sum of a query's values over the batches in which they are defined, and the
@@ -81,8 +81,9 @@ def gap_of(
     _refuse_no_queries(number)
     # (M, Q): the mean over the batches for each query, 0 for queries that are left out
     mean = np.divide(totals, defined, out=np.zeros_like(totals), where=both)
-    # how far AP can fall depends on the positives and negatives of each query in each batch
-    # numbers, means over all queries
+    # How far AP can fall depends on the positives and negatives of each query in each batch. Both
+    # are means over the queries with a positive in some batch; `calibrated` is None without such a
+    # bound
     bound, calibrated = _mean_bounds(test, chosen, batches, counts=counts, margins=margins)
     return Gap(
         metrics=tuple(map(str, chosen.metrics)),

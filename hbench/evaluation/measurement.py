@@ -94,7 +94,8 @@ def scorers_of(
         conditions: the metrics, the protocol and their settings.
         labels: (Q, L), of the queries, by node of the tree.
         keeps_last: whether released evaluators keep the item ranked last of each list, as they do
-            if the queries are the gallery; they drop it otherwise.
+            if the queries are the gallery, and those for listed positives always; else they drop
+            it.
         also: the second protocol; None: there is none.
         names: (Q, L), the labels by name, which released evaluators compare; None if names form a
             tree.

@@ -153,8 +153,8 @@ def suprank(
     the exact step (None). In H-rank all items have the exact step: more relevant ones (`above`) and
     equally relevant ones (`within`).
 
-    S is a sigmoid of temperature `tau` up to a difference of scores of `delta`, with `start` added
-    from 0 on, and from there a line of slope `rho` that begins at `offset` (None: σ(δ/τ) + ½).
+    S(t), for a difference of scores t, is σ(t/τ), plus `start` for t ≥ 0. Above δ (`delta`) it is a
+    line of slope `rho`, which begins there at `offset` (None: σ(δ/τ) + ½).
     """
     surrogate = SupRank(tau, rho, delta, offset, start)
     return RankSteps(less=surrogate, others=None, above=None, within=None)

@@ -255,8 +255,7 @@ def _by_name(
         return h_ap_by_value(whole, counts, exponent)
 
     def listed(sequence: LevelSequence) -> LevelSequence:
-        """Drop the item ranked last if the gallery is separate from the queries, as the released
-        evaluator does."""
+        """Drop the item ranked last, unless `keeps_last`, as the released evaluator does."""
         return sequence if setting.keeps_last else without_last(sequence)
 
     if name.base == "wAP":

@@ -48,8 +48,8 @@ def scores_of(
     `found` and `truth` have the detections and the objects of each image. `classes` are the names
     of the labels 1, 2, …
     """
-    # the extended summary has the precision at every recall, from which the AP50 of VOC is computed
-    # at the same 101 recalls as COCO's
+    # the extended summary has the precision at each of COCO's 101 recalls; the AP50 of VOC is
+    # computed from eleven of them
     metric = MeanAveragePrecision(
         backend="pycocotools", extended_summary=True, rec_thresholds=list(RECALLS)
     )

@@ -159,9 +159,8 @@ def test_a_class_is_found_at_any_level(folder):
 
 def test_a_query_is_found_by_its_id(folder):
     (worst,) = json.loads(look(folder, "--worst", 1, "--json").stdout)
-    query = worst[
-        "query"
-    ]  # none of its first results is right, so the first right one is shown below
+    # none of its first results is right, so the first right one is shown below
+    query = worst["query"]
     text = look(folder, "--item", query, "-k", 3).stdout
     assert text.startswith(f"{query}  (")
     assert len(text.strip().splitlines()) == 5

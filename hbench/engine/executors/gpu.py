@@ -262,8 +262,8 @@ class CardJob:
         if ranker.listed is not None:
             # sets left-out scores, too
             return _of_lists(rows, ranker.listed.placed(first, first + len(rows)))
-        # The row and column of each left-out score. `_left_out` makes it −inf, but NaN if it is
-        # infinite by an overflow, which the kernels would not notice otherwise
+        # The row and column of each left-out score. `_left_out` makes it −inf, or NaN if it was not
+        # finite: −inf would hide an overflow from the kernels
         queries, columns = sent(ranker.left_out(first, first + len(rows)), self.device)
         rows[queries, columns] = _left_out(rows[queries, columns])
         return rows

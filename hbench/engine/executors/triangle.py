@@ -328,9 +328,9 @@ class Triangle:
             ranked = RankedPositives(
                 workspace.ranks, workspace.levels, ends - positives, ends, only.values.tied
             )
-            # Writes to the arrays of `ranked`: ranks and levels to the workspace, and to the values
-            # of the block, which queries have ties. Also writes the level of each query's first
-            # item.
+            # Writes the ranks and levels to the workspace, through `ranked`, and to the values of
+            # the block: which queries have ties (`ranked.tied`), and the level of each query's
+            # first item.
             rank_counted(
                 side.lists,
                 side.counts,

@@ -120,13 +120,13 @@ def count_tile(
     So each side's `first` is the place of its first query and the column of that item.
 
     A side's `counts`, which are added to, are, in this order: the distractors `above` each
-    positive, in a flat array like the lists; the `best` score of each level and the `top` score of
-    all, by query; and by query whether a distractor is `tied` with a positive. In `lists.parts`, by
-    query, `begins` and `sizes` are the columns of its positives, `offsets` their place in flat
-    arrays, and `starts`, `ends` (Q, L) the columns of the items of level ≥ l. `lists.ordered` has
-    the scores of each query's positives, best first, and then −inf for the query itself; `best` has
-    level 0, too. `rule`: the order of
-    equal scores. `most`: the largest number of positives of a query.
+    positive, in a flat array like the lists; the `best` score of each level, from 0, and the `top`
+    score of all, by query; and by query whether a distractor is `tied` with a positive. In
+    `lists.parts`, by query, `begins` and `sizes` are the columns of its positives, `offsets` their
+    place in flat arrays, and `starts`, `ends` (Q, L) the columns of the items of level ≥ l.
+    `lists.ordered` has the scores of each query's positives, best first, and then −inf for the
+    query itself. `rule`: the order of equal scores. `most`: the largest number of positives of a
+    query.
     """
     # scratch of `count_above`: it needs up to BUCKETS counts per positive, and one more
     before = np.empty(BUCKETS * most + 1, np.uint16)

@@ -114,11 +114,10 @@ class ListedItems:
         return rows
 
     def placed(self, first: int, last: int) -> RowArrangement:
-        """How `arranged` moves the scores of the queries `first` … `last` − 1 in canonical order
-        (by
-        labels), as index arrays that a card can apply to all rows at once. Rows count from `first`.
-        Positives are moved behind the gallery, since only there can those of each level be side by
-        side, as the kernels expect."""
+        """How `arranged` moves the scores of the queries `first` … `last` − 1 in canonical order,
+        by labels, as index arrays that a card can apply to all rows at once. Rows count from
+        `first`. Positives are moved behind the gallery, since only there can those of each level be
+        side by side, as the kernels expect."""
         # the columns of each query, in the order in which they are placed behind the gallery
         positives = [self.lists.positives(query) for query in range(first, last)]
         left_out = [self.lists.left_out(query) for query in range(first, last)]

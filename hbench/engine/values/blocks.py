@@ -288,7 +288,8 @@ class FastColumns:
         if self.plan.others:  # metrics that are no sums: formulas take whole level sequences
             self.add_sequences(ranked, at)
 
-        # without partial labels, `FastColumns.add` has written `first_level` before it called this
+        # without partial labels, the caller has written `first_level` already: `FastColumns.add`,
+        # or for a triangle the kernel that ranks
         if block.reading is not None:
             if first is None:
                 first = _levels_at_rank_1(read_by(block.reading, ranked, workspace))

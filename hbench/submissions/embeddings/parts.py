@@ -69,7 +69,7 @@ def vectors_among(parts: Sequence[ArrayPart], source: object, what: str) -> str:
     """
     usual = named(parts, words.VECTORS)
     if usual:
-        # any of `usual` will do, but this raises if there are several
+        # raises if there are several; all of `usual` are known names, hence twice
         return the_one_named(usual, usual, what, source)
     fitting = [
         part for part in parts if len(part.shape) == 2 and part.kind == "f" and part.shape[1] != 1

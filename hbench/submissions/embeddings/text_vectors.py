@@ -117,7 +117,8 @@ def _sheet_of(dialect: Dialect, path: Path) -> VectorSheet:
 
     if lists:
         called = [first[place] for place in lists]
-        # any of these would do, but this raises if there are several
+        # raises if several columns could be the vectors; all their names are known ones, hence
+        # twice
         the_one_named(called, called, "column of vectors", path)
         vectors = tuple(lists)
     else:

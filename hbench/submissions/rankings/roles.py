@@ -115,15 +115,15 @@ def roles_of_lists(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Role
         """Whether some cell of this column holds several names."""
         return any(are_several(row[place]) for row in rows if len(row) > place)
 
-    # a list is known by cells that hold several names, or by the usual name of its column
     several = [
         place
         for place, name in enumerate(header)
         if folded(name) not in words.VECTORS and has_several(place)
     ]
     named = [place for place, name in enumerate(header) if folded(name) in words.LISTS]
-    # The column is sure if it has both. In a file headed id,images (`is_usual`) the name suffices,
-    # since every list may have one item only. If none is sure, cells with several names suffice.
+    # The column of lists has cells with several names, and a usual name if some such column has
+    # one. In a file headed id,images (`is_usual`) the name alone suffices, since every list may
+    # have one item only.
     is_usual = [folded(name) for name in header if not _is_index(name)][:2] == USUAL
     sure = named if is_usual else [place for place in several if place in named]
     of_lists = sure or several

@@ -69,7 +69,7 @@ def card(
         odd=odd,
         sources=sources,
         smallest=SMALLEST,  # super-categories with fewer landmarks are marked
-        reasons=REASONS,  # those of these that get a column each
+        reasons=REASONS,  # the keys of `counts` that get a column each, beside "labelled"
         imbalance={name: imbalance(sizes.values()) for name, sizes in groups.items() if sizes},
         # each kind with its number of super-categories: the usual kinds first, then others in use
         of_kind=[(kind, of_kind[kind]) for kind in usual_kinds_first(sorted(of_kind))],

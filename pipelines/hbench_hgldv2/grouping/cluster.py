@@ -160,9 +160,9 @@ def cluster(
 
     # one thread: a sum in another order could move a label to another cluster
     with threadpool_limits(limits=1):
-        # (points,): the clusters. Algorithms that merge points keep pairs `apart` themselves;
-        # k-means ignores them, so points that must be apart and share a cluster are separated
-        # behind it
+        # (points,): the clusters. Algorithms that merge points avoid joining pairs `apart`, unless
+        # k is too small; k-means ignores them. Pairs that share a cluster all the same are
+        # separated afterwards
         of_points = separate(points, algorithm(points, weights, settings, apart), apart)
     members = members_of(dict(zip(ids, of_points[nodes].tolist(), strict=True))).values()
     # among clusters of one size, the one with the alphabetically first id comes first

@@ -143,8 +143,8 @@ def rank_rows(rows: Float32s, ranges: CardRanges, slots: Slots, found: Found) ->
     The positives are sorted by parts: the range of their scores is divided into BUCKETS of equal
     width, each of which is divided into one or more parts. `slots` gets scores, codes and
     ranks; `found`, per query, the numbers of positives and of left-out items, and the code of the
-    first item, which `count_and_add_up` writes at the end; and whether scores are tied, or overflow
-    (are not finite: the host raises an error), which any step may notice.
+    first item, which `count_and_add_up` writes; and flags for ties and overflows (scores that are
+    not finite: the host raises an error), which are set while scores are read.
     """
     # memory that the threads of a block share: `pool` has the table of where each part ends and,
     # behind it, the counts of distractors; `firsts` the first part of each bucket; `sums` and
@@ -183,7 +183,7 @@ def rank_rows(rows: Float32s, ranges: CardRanges, slots: Slots, found: Found) ->
 @card_part
 def count_and_add_up(row: RankedQuery, buckets: Buckets, listed: Sorted, ranks: Int32s) -> None:
     """Count the distractors between the sorted positives of one query, and write the ranks, the
-    number of positives, and the number of left-out items.
+    numbers of positives and of left-out items, and the code of the first item.
 
     `buckets`: the table by which a score is looked up among the sorted positives. `listed`: these,
     best first; `listed.above` counts the distractors between each positive and the one before.

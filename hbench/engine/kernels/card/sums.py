@@ -384,10 +384,10 @@ def add_graded(query: SummedQuery, part: Graded, work: Work) -> None:
 @card_part
 def sum_threshold(query: SummedQuery, threshold: Number, graded: Number, work: Work) -> Number:
     """Σ_k (1/r_k)·Σ_{j ≤ k} weight_j over the positives whose relevance reaches the threshold. The
-    weight is how often an item counts: once, but in a released evaluator that finds the items of a
-    level by their relevance, where levels may share one. Each graded sum has its own relevance and
-    weight of every level; `graded` is the number of the sum. H-AP is a sum of these over the
-    thresholds."""
+    weight is how often an item counts: usually once, more often only in a released evaluator that
+    finds the items of a level by their relevance, which levels may share. Each graded sum has its
+    own relevance and weight of every level; `graded` is the number of the sum. H-AP is a sum of
+    these, each times the step to the next lower threshold, by the relevance of all positives."""
     relevance = work.request.relevance[query.number, graded]
     weight = work.request.weight[query.number, graded]
     part = 0.0

@@ -146,8 +146,8 @@ def _rewritings_by_two(
     else it is the other way round.
     """
     # `few`: at most PAIR_SAMPLE ids of the sample; `near`: the others with the same letters and
-    # digits as one of them, as only these can become equal. If these are more than ten for each id,
-    # the few become fewer. Most of the few must find a partner.
+    # digits as one of them, as only these can become equal. If these are more than ten times
+    # PAIR_SAMPLE, the few become fewer in proportion. Most of the few must find a partner.
     few, near = _with_same_letters(
         sample[:: max(1, len(sample) // PAIR_SAMPLE)][:PAIR_SAMPLE], others, 10 * PAIR_SAMPLE
     )
