@@ -67,6 +67,12 @@ def the_one_named(names: Sequence[str], known: Sequence[str], what: str, source:
     return there[0]
 
 
+def the_only_one(names: Sequence[str], what: str, source: object) -> str:
+    """The only one of `names`, any of which would do. Raises as `the_one_named` does if there are
+    none or several."""
+    return the_one_named(names, names, what, source)
+
+
 def beside(path: Path) -> Path | None:
     """The file of ids that is stored beside a file of vectors, found by its name; None if there is
     none.

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from hbench.core.errors import SubmissionError, examples, shorten
 from hbench.sheets import words
-from hbench.submissions.embeddings.ids import the_one_named
+from hbench.submissions.embeddings.ids import the_only_one
 
 KINDS = {str: "U", int: "i"}  # NumPy's letters for the types of ids
 NUMBERED = re.compile(r"(.*?)(\d+)")  # f12: a family of names, and a number
@@ -69,8 +69,7 @@ def vectors_among(parts: Sequence[ArrayPart], source: object, what: str) -> str:
     """
     usual = named(parts, words.VECTORS)
     if usual:
-        # raises if there are several; all of `usual` are known names, hence twice
-        return the_one_named(usual, usual, what, source)
+        return the_only_one(usual, what, source)
     fitting = [
         part for part in parts if len(part.shape) == 2 and part.kind == "f" and part.shape[1] != 1
     ]
@@ -100,7 +99,7 @@ def ids_among(
     usual = named(parts, words.SURE_IDS)
     if usual:
         # the only part with a usual name; raises if there are several
-        return the_one_named(usual, usual, what, source)
+        return the_only_one(usual, what, source)
     if given:
         return None
     lists = [part for part in parts if part.shape == (count,)]

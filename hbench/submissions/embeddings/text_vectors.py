@@ -17,7 +17,7 @@ from hbench.sheets import words
 from hbench.sheets.dialect import Dialect
 from hbench.sheets.text import TextTable
 from hbench.submissions.embeddings.arrow_files import TableRead
-from hbench.submissions.embeddings.ids import as_ids, from_texts, the_one_named
+from hbench.submissions.embeddings.ids import as_ids, from_texts, the_only_one
 from hbench.submissions.embeddings.parts import (
     ArrayPart,
     as_words,
@@ -117,9 +117,7 @@ def _sheet_of(dialect: Dialect, path: Path) -> VectorSheet:
 
     if lists:
         called = [first[place] for place in lists]
-        # raises if several columns could be the vectors; all their names are known ones, hence
-        # twice
-        the_one_named(called, called, "column of vectors", path)
+        the_only_one(called, "column of vectors", path)  # raises if there are several
         vectors = tuple(lists)
     else:
         vectors = _places_of_vectors(names, numeric, fractions, ids)
