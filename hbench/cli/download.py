@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,16 +53,19 @@ def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
     with terminal.progress(
         DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
     ) as progress:
-        already = sum(_bytes_here(source, folder) for source in sources if source.size)
+        # measured before the first byte arrives, which would be counted twice otherwise
+        here = {source.file: _bytes_here(source, folder) for source in sources}
+        already = sum(here[source.file] for source in sources if source.size)
         total = progress.add_task("all files", total=bytes_to_come, completed=already)
         tasks: dict[str, TaskID] = {}
+        unpacked: Counter[str] = Counter()  # files, by the archive they are from
         # files are fetched by several threads, which share `tasks`
         lock = threading.Lock()
 
         def on_progress(source: RemoteFile, what: str, number: int) -> None:
-            """Move a file's bar: by its bytes while it is fetched, then by the files unpacked from
-            it, of which the total is unknown. Bytes also move the bar of all files (`total`).
-            Called from several threads.
+            """Move a file's bar by its bytes while it is fetched; then name the number of files
+            unpacked from it, of which the total is unknown. Bytes also move the bar of all files
+            (`total`). Called from several threads.
 
             `what`: "bytes" (`number` more arrived; below 0: were discarded), "files" (`number` more
             were unpacked) or "end", which removes the bar.
@@ -74,17 +78,17 @@ def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
 
                 if source.file not in tasks:  # the first call for this file: add its bar
                     tasks[source.file] = progress.add_task(
-                        source.file, total=source.size, completed=_bytes_here(source, folder)
+                        source.file, total=source.size, completed=here[source.file]
                     )
 
-                if what == "files":  # no total: the bar shows that something happens
-                    progress.update(
-                        tasks[source.file], description=f"{source.file}: unpacking", total=None
-                    )
+                task = tasks[source.file]
+                if what == "files":
+                    unpacked[source.file] += number
+                    text = f"{source.file}: {unpacked[source.file]:,} files unpacked"
+                    progress.update(task, description=text)
                 else:
                     progress.advance(total, number)
-
-                progress.advance(tasks[source.file], number)
+                    progress.advance(task, number)
 
         yield on_progress
 

@@ -5,6 +5,7 @@ repaired, adopted.
 import hashlib
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from hbench.datasets.download.all_files import (
 )
 from hbench.datasets.download.sources import read_record, sources_of, state_of
 from hbench.datasets.spec import RemoteFile, specs
-from tests.command_line import run
+from tests.command_line import at_a_terminal, run
 from tests.file_server import PAGE, FileServer, status
 from tests.raw_folders import omniglot_archives, tar_of, write_sources
 
@@ -402,6 +403,15 @@ def test_what_cannot_be_automated_says_where_to_get_it_and_can_be_adopted(home, 
     assert run_here("dyml-animal", "--adopt", tmp_path / "DyML-Animal")[1] == 0
     adopted = (home / "data" / "dyml-animal" / "raw" / "adopted.txt").read_text().strip()
     assert adopted == str(mine.resolve())
+
+
+@pytest.mark.usefixtures("omniglot")
+def test_the_bar_of_an_archive_counts_each_byte_once_then_the_files_unpacked(server):
+    server.chunk, server.pause = 1_000_000, 0.3  # seconds after a chunk, for the bar to show it
+    shown = at_a_terminal("download", "omniglot-small", columns=120, remarks=True)
+    assert "1.0" in re.findall(r"small1.zip \S* *(\d\.\d)/1.3 MB", shown)
+    numbers = re.findall(r"small1.zip: ([\d,]+) files unpacked \S* *1.3/1.3 MB", shown)
+    assert 0 < int(numbers[-1].replace(",", "")) < 3000
 
 
 def test_a_disk_that_fills_up_keeps_the_part_and_says_so(server, small_disk):
