@@ -299,11 +299,12 @@ def verify(
     if dataset:
         of_a_file.append("--dataset")
     # the files come from one source: --fetch, --files, or the options of one row
-    sources = [fetch, files is not None, bool(of_a_file)]
-    if sum(sources) > 1:
+    sources = [["--fetch"] * fetch, ["--files"] * (files is not None), of_a_file]
+    given_sources = [" ".join(options) for options in sources if options]
+    if len(given_sources) > 1:
         raise click.UsageError(
-            "--fetch verifies by the files that rows name, --files by those of a folder: leave "
-            f"{' '.join(of_a_file) or 'one of the two'} out."
+            "--fetch verifies by the files that rows name, --files by those of a folder, and "
+            "--embeddings by one file: keep one of " + " or ".join(given_sources) + "."
         )
     if not fetch and (changed_since or mark):
         raise click.UsageError("--changed-since and --mark go with --fetch.")

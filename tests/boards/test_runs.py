@@ -30,7 +30,7 @@ from hbench.evaluation.arrays import score
 from hbench.evaluation.evaluate import evaluate
 from hbench.records.document import Score
 from hbench.submissions import embeddings
-from tests.command_line import call, run
+from tests.command_line import call, refusal, run
 
 pytestmark = pytest.mark.fast
 
@@ -443,6 +443,13 @@ def test_a_row_of_a_former_version_knows_its_file_by_the_checksum_alone(document
 def test_what_verifying_lacks_is_asked_for():
     assert "--dataset" in str(refused("verify", "toy", "mine", "--embeddings", "emb.npz"))
     assert "did you mean 'mine'" in str(refused("verify", "toy", "mien", "--fetch"))
+
+
+@pytest.mark.usefixtures("added")
+def test_all_sources_that_exclude_each_other_are_named(tmp_path):
+    words = ("--embeddings", "emb.npz", "--fetch", "--files", tmp_path)
+    said = refusal("leaderboard", "verify", "toy", "mine", *words)
+    assert "--fetch or --files or --embeddings" in said
 
 
 @pytest.fixture
