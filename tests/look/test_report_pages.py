@@ -296,6 +296,9 @@ def test_the_explorer_shows_the_first_right_result_and_copies_as_browsing_ranks_
     )
     names = page.locator("#shown .tile .name").all_inner_texts()
     assert names == [hit.name for hit in strip.rows[0].shown]
+    captions = page.locator("#shown .tile .caption:not(.item)").all_inner_texts()
+    scores = [caption.rpartition("· ")[2] for caption in captions]
+    assert scores == [f"{hit.score:.3f}" for hit in strip.rows[0].shown]
     assert page.locator("#shown .copy").count() == sum(hit.copy for hit in strip.rows[0].hits)
 
 

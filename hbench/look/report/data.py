@@ -26,7 +26,7 @@ from hbench.tree.statistics import means_of_nodes
 # rows per script; a script of queries has about 50 KB, one of items about 100 KB
 QUERIES = 256
 ITEMS = 2048
-DIGITS = 4
+DIGITS = 3  # as the page shows similarities, so that they are rounded once
 SAMPLES = 3  # pictures of a class on the map
 
 
