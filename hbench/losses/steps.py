@@ -118,11 +118,12 @@ class LowerBound:
     def __post_init__(self) -> None:
         """Raise ConfigError for constants with which the step, leak·t for t ≤ 0 and min(βt + γ, 1)
         for t > 0, would be above the exact step, which is 0 for t ≤ 0 (a negative leak), would fall
-        (a negative β), or would be 1 for all t > 0, without a slope (γ above 1)."""
-        if not (self.beta >= 0 and self.leak >= 0 and self.gamma <= 1):
+        (a negative β, or at t = 0 a negative γ), or would be 1 for all t > 0, without a slope (γ
+        above 1)."""
+        if not (self.beta >= 0 and self.leak >= 0 and 0 <= self.gamma <= 1):
             raise ConfigError(
                 "the piece-wise linear step is not a lower bound",
-                expected="beta ≥ 0, leak ≥ 0, gamma ≤ 1",
+                expected="beta ≥ 0, leak ≥ 0, 0 ≤ gamma ≤ 1",
                 found=f"beta {self.beta:g}, leak {self.leak:g}, gamma {self.gamma:g}",
             )
 

@@ -115,6 +115,7 @@ def test_half_precision_is_computed_in_float32(name):
         ("sup_ap", {"tau": -1.0}, "tau > 0"),
         ("sup_ap", {"released": 1}, "true or false"),
         ("sup_hap", {"h_rank": "soft"}, "exact or linear"),
+        ("sup_hap", {"h_rank": "linear", "gamma": -0.1}, "not a lower bound"),
         ("cluster", {"dim": 4}, "needs classes"),
         ("cluster", {"classes": 0, "dim": 4}, "classes > 0"),
         ("happier", {"classes": 4, "dim": 4, "lam": 2.0}, "lam in 0 … 1"),
