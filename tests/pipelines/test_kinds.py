@@ -81,6 +81,14 @@ def test_a_file_of_names_may_have_a_header_and_kinds_of_its_own(work, opened):
     assert "name" not in page.locator("#choices li").all_text_contents()
 
 
+def test_labels_and_group_names_that_are_encoded_are_counted_apart(work):
+    names = table(work / "names.csv", [("thrushes", "songbird"), ("owls", "owl")])
+    said = call("hgldv2", "--work", work, "encode", "--encoder", "tfidf", "--names", names).stderr
+    assert "4 labels and 2 group names" in said
+    record = json.loads((work / "embeddings.npz.json").read_text(encoding="utf-8"))
+    assert (record["counts"]["labels"], record["counts"]["groups"]) == (4, 2)
+
+
 def test_the_statistics_count_the_kinds_of_a_file(tmp_path):
     rows = [Released._fields, (1, "", "robin", "thrushes", "songbird"), (2, "", "", "", "")]
     rows.append((3, "", "barn owl", "owls", "bird of prey"))

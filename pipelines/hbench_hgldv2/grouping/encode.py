@@ -84,15 +84,19 @@ def run(
 
     # the group names in the file `names` are encoded as labels without landmarks, whose ids have
     # the prefix GROUP, so that the review page can suggest the nearest groups
-    groups = (
+    groups = [
         Label(class_id=GROUP + name, label=name, n_train=0, n_index=0, n_ambiguous=0, examples=())
         for name in kinds_in(names)
-    )
-    labels = [*read_rows(work / "labels.csv", Label), *groups]
+    ]
+    with_landmarks = read_rows(work / "labels.csv", Label)
+    labels = [*with_landmarks, *groups]
     vectors = encode(labels, encoder, prompt)
-    counts = {"labels": len(labels), "dimensions": vectors.shape[1]}
+    counts = {"labels": len(with_landmarks), "groups": len(groups), "dimensions": vectors.shape[1]}
     write(work / "embeddings.npz", record, counts, lambda file: save(file, labels, vectors))
-    terminal.say(f"{len(labels):,} labels in {vectors.shape[1]} dimensions")
+    encoded = f"{len(with_landmarks):,} labels"
+    if groups:
+        encoded += f" and {len(groups):,} group names"
+    terminal.say(f"{encoded} in {vectors.shape[1]} dimensions")
     # a note: short labels share few letters, the only thing that TF-IDF compares
     if kind == "tfidf" and are_short([label.label for label in labels]):
         terminal.say(SHORT)
