@@ -35,7 +35,11 @@ EXAMPLES = 3
 class Rule(NamedTuple):
     """A rule for a class without visual meaning, which is ignored where a landmark has other
     classes. A landmark without others is dropped, as "irrelevant" if the action is "drop", or as
-    "too_generic" if it is that."""
+    "too_generic" if it is that.
+
+    The action "relabel" only notes that a class needs a label in English: without one it is ignored
+    anyway, and a landmark without others is dropped as "no_label".
+    """
 
     label: str
     qid: str
