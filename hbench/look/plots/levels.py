@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 METRICS = ("AP", "R@1", "R@10")  # by default, those of them that the reports have
 ROW = 0.16  # inches per run and level
+# Percent, as all metrics with levels are: beyond it a value is printed on the left of its mark, which
+# takes 55 to 60 percent of the width of one of three panels. On the right there is more space than
+# in the panel, whose left side is beside the names of the levels.
+LEFT_FROM = 60
 NUMBERED = 3  # the largest number of runs for which values are printed next to the marks
 
 
@@ -141,10 +145,8 @@ def _write_value(panel: Axes, row: float, ends: tuple[float, float, float]) -> N
         text += f" (≥ {low:.1f})"
     elif high > low:
         text += f" ±{(high - low) / 2:.1f}"
-    # At the height of the mark; the interval's line is a little lower. The panel's width is 0 … 100
-    # percent, as hbench's metrics with levels are all in percent: above 50, there is more space on
-    # the left
-    space, side = (-3.5, "right") if value > 50 else (3.5, "left")
+    # at the height of the mark; the interval's line is a little lower
+    space, side = (-3.5, "right") if value > LEFT_FROM else (3.5, "left")
     panel.annotate(
         text,
         (value, row),
