@@ -18,7 +18,7 @@ from hbench.datasets import specs
 from hbench.metrics.definitions import metrics
 from tests.command_line import at_a_terminal
 
-pytestmark = pytest.mark.fast
+pytestmark = [pytest.mark.fast, pytest.mark.usefixtures("empty_home")]
 
 
 def lines_at_a_terminal(columns, *words):
