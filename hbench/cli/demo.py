@@ -94,6 +94,7 @@ def _embed_by_pca(data: Dataset, out: Path, dim: int) -> None:
     import numpy as np
     from sklearn.decomposition import PCA
 
+    from hbench.core.compiled import one_blas_thread
     from hbench.datasets.benchmarks import glyphs
     from hbench.submissions import embeddings
 
@@ -109,9 +110,11 @@ def _embed_by_pca(data: Dataset, out: Path, dim: int) -> None:
         train, test = pixels
 
         shown.update(task, description="projecting their pixels", completed=1)
-        # an exact solver: the default may choose a randomised one
-        fitted = PCA(dim, svd_solver="covariance_eigh").fit(train)
-        vectors = fitted.transform(test).astype(np.float32)
+        # One thread, so that the vectors do not depend on the number of threads; for 1,024 pixels
+        # several are slower, too. An exact solver: the default may choose a randomised one.
+        with one_blas_thread():
+            fitted = PCA(dim, svd_solver="covariance_eigh").fit(train)
+            vectors = fitted.transform(test).astype(np.float32)
 
         shown.update(task, description="writing the embeddings", completed=2)
         embeddings.write(out, data.tests["test"].items.tolist(), vectors)

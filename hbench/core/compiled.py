@@ -221,9 +221,11 @@ def available_threads() -> int:
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Return a context manager that limits BLAS to one thread in the whole process. It is used
-    while blocks are ranked: each of hbench's own threads multiplies a block, and more threads than
-    cores would slow all of them down.
+    """Return a context manager that limits BLAS to one thread in the whole process.
+
+    It is used while blocks are ranked: each of hbench's own threads multiplies a block, and more
+    threads than cores would slow all of them down. It is also used for principal components, whose
+    last bits would depend on the number of threads.
     """
     limits: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
     return limits

@@ -10,6 +10,7 @@ import re
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
+from threadpoolctl import threadpool_limits
 
 import hbench
 from hbench.core.errors import UsageError
@@ -122,6 +123,18 @@ def test_components_are_those_of_another_library(folder):
     # in doubles, like ours: of single ones the last digits differ between processors
     theirs = PCA().fit(train.astype(np.float64)).transform(vectors().astype(np.float64))
     assert np.abs(ours) == pytest.approx(np.abs(theirs), rel=1e-9, abs=1e-9)
+
+
+def test_components_have_the_same_bits_whatever_the_number_of_threads():
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(600, 512)) @ rng.normal(size=(512, 512))
+    fitted = []
+    for threads in (1, 2):
+        with threadpool_limits(threads, user_api="blas"):
+            components = Components.of(vectors, of_directions=False)
+            fitted.append((components.axes, components.rotated(vectors)))
+    for of_one, of_two in zip(*fitted, strict=True):
+        np.testing.assert_array_equal(of_one, of_two)
 
 
 def test_all_components_rank_as_the_vectors_from_their_mean(folder):

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hbench.core.compiled import one_blas_thread
 from hbench.core.errors import UsageError
 from hbench.datasets import Dataset
 from hbench.engine.settings import Settings
@@ -78,7 +79,9 @@ class Components(NamedTuple):
             unit_vectors(vectors, np.float64) if of_directions else np.asarray(vectors, np.float64)
         )
         mean = rows.mean(axis=0)
-        _, axes = np.linalg.eigh(np.cov(rows - mean, rowvar=False))
+        # with several threads the last bits would depend on their number
+        with one_blas_thread():
+            _, axes = np.linalg.eigh(np.cov(rows - mean, rowvar=False))
         return cls(mean, axes[:, ::-1], of_directions)  # eigh returns the smallest variance first
 
     def rotated(self, vectors: NDArray[Any]) -> NDArray[np.float64]:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from hbench.core.compiled import one_blas_thread
 from hbench.core.errors import DataError
 from hbench.core.registry import Registry
 from hbench.train.images.transforms import Normalise
@@ -196,8 +197,10 @@ def begin_projection_by_pca(model: EmbeddingModel, batches: Iterable[Tensor]) ->
             found=f"{images}",
             fix=f"--set model.dim={images - 1}, or less; or --set model.projection=random",
         )
-    # float64, since covariances of large features lose digits in float32
-    pca = PCA(model.dim, svd_solver="covariance_eigh").fit(features.astype(np.float64))
+    # float64, since covariances of large features lose digits in float32; one thread, since with
+    # several the last bits would depend on their number
+    with one_blas_thread():
+        pca = PCA(model.dim, svd_solver="covariance_eigh").fit(features.astype(np.float64))
     spread = pca.explained_variance_  # (dim,), falling
     # a variance up to the share NO_SPREAD of the largest one is a rounding error
     if spread[-1] <= NO_SPREAD * spread[0]:
