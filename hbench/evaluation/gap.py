@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import UsageError
 from hbench.engine.settings import Conditions
+from hbench.engine.similarity.products import product_of
 from hbench.engine.similarity.unit_vectors import unit_vectors
 from hbench.evaluation.measurement import Measurement, OnBlock, Retrieval, job_of, measure
 
@@ -315,7 +316,7 @@ def _counts_beyond_margins(
     bad = []
     for first in range(0, len(self_rows), QUERIES_AT_ONCE):
         rows = np.arange(first, min(first + QUERIES_AT_ONCE, len(self_rows)))
-        cosines = unit_vectors(test.queries.vectors[rows], precision) @ ranked.T
+        cosines = product_of(unit_vectors(test.queries.vectors[rows], precision), ranked)
         same = test.queries.labels[rows, -1][:, None] == fine  # (n, G): are of one finest class
         itself = self_rows[rows][:, None] == order  # a query is not its own positive
         # reduceat sums each batch: from its start to that of the next

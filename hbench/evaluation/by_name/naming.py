@@ -12,21 +12,18 @@ A node without a vector has the score of its best child.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.compiled import available_threads, one_blas_thread
+from hbench.engine.similarity.products import product_of, slices
 from hbench.tree import LabelTree
 from hbench.trust.climbing import Climb
 
 EACH, SUM, DOWN = READERS = ("each", "sum", "down")
 SCALE = 100.0  # CLIP multiplies cosines by this
 BLOCK_BYTES = 128 << 20  # scores of the finest nodes that are computed at once
-PIECE = 8192  # nodes that a thread multiplies at once
 CACHE_BYTES = 1 << 20  # scores of the finest nodes that are read at once
 Floats = NDArray[np.float32]
 Nodes = NDArray[np.int32]
@@ -179,30 +176,6 @@ class NodeVectors:
             nodes[:, level] = shares.argmax(axis=1)
             masses[:, level] = shares[rows, above[:, level]]
         return nodes, np.minimum(masses / whole[:, None], 1.0)  # rounding may exceed 1
-
-
-def product_of(pictures: Floats, vectors: Floats) -> Floats:
-    """Multiply pictures (n, D) and vectors (nodes, D): (n, nodes). All threads share the pieces of
-    PIECE nodes; since the size of a piece is fixed, the bits do not depend on the number of
-    threads."""
-    scores = np.empty((len(pictures), len(vectors)), np.float32)
-
-    def multiply(piece: slice) -> None:
-        """Write the products with the vectors of one piece."""
-        scores[:, piece] = pictures @ vectors[piece].T
-
-    # one thread of BLAS for each thread of the pool: more threads than cores would be slower
-    with one_blas_thread(), ThreadPoolExecutor(available_threads()) as pool:
-        list(pool.map(multiply, slices(len(vectors), PIECE)))
-    return scores
-
-
-def slices(number: int, at_once: int) -> Iterator[slice]:
-    """Yield slices of `at_once` elements, at least 1, that cover 0 … number − 1; the last slice may
-    be shorter."""
-    step = max(1, at_once)
-    for start in range(0, number, step):
-        yield slice(start, min(number, start + step))
 
 
 def are_consistent(tree: LabelTree, nodes: Nodes) -> NDArray[np.bool_]:

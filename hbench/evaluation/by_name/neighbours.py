@@ -15,9 +15,10 @@ from hbench.core.errors import SubmissionError, examples
 from hbench.core.tables import text_array
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
+from hbench.engine.similarity.products import product_of, slices
 from hbench.engine.similarity.unit_vectors import unit_vectors
 from hbench.engine.top_k import candidates
-from hbench.evaluation.by_name.naming import BLOCK_BYTES, Floats, product_of, slices
+from hbench.evaluation.by_name.naming import BLOCK_BYTES, Floats
 from hbench.submissions.embeddings import Embeddings
 from hbench.tree import Labels
 from hbench.tree.names import class_rows

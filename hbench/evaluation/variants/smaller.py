@@ -24,6 +24,7 @@ from hbench.core.compiled import one_blas_thread
 from hbench.core.errors import UsageError
 from hbench.datasets import Dataset
 from hbench.engine.settings import Settings
+from hbench.engine.similarity.products import product_of
 from hbench.engine.similarity.unit_vectors import unit_vectors
 from hbench.evaluation.examination import examine
 from hbench.evaluation.submission import Submission
@@ -92,7 +93,8 @@ class Components(NamedTuple):
             if self.of_directions
             else np.asarray(vectors, np.float64)
         )
-        turned: NDArray[np.float64] = (rows - self.mean) @ self.axes
+        # axes × vectors: threads share the vectors, which are more than the axes
+        turned: NDArray[np.float64] = product_of(self.axes.T, rows - self.mean).T
         return turned
 
 

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 METRICS = ("AP", "R@1", "R@10")  # by default, those of them that the reports have
 ROW = 0.16  # inches per run and level
-# Percent, as all metrics with levels are: beyond it a value is printed on the left of its mark, which
-# takes 55 to 60 percent of the width of one of three panels. On the right there is more space than
-# in the panel, whose left side is beside the names of the levels.
+# Percent, as all metrics with levels are: a larger value is printed on the left of its mark, where
+# it takes 55 to 60 percent of the width of one of three panels. A smaller one would reach the names
+# of the levels there.
 LEFT_FROM = 60
 NUMBERED = 3  # the largest number of runs for which values are printed next to the marks
 

@@ -238,9 +238,10 @@ def _common(means: Values, own: Values) -> tuple[float, float]:
     for _ in range(ROUNDS):
         weights = weights / weights.sum()
         # Σ w (m − μ)² is Σ w(1 − w)(τ² + own variance) in expectation: solved for τ², at least 0
-        mean = float(weights @ means)
-        spread = weights @ (means - mean) ** 2 - (weights * (1 - weights)) @ own
-        between = max(float(spread / (weights @ (1 - weights))), 0.0)
+        # sums, as the last bits of inner products depend on the number of threads
+        mean = float((weights * means).sum())
+        spread = (weights * (means - mean) ** 2).sum() - (weights * (1 - weights) * own).sum()
+        between = max(float(spread / (weights * (1 - weights)).sum()), 0.0)
         weights = 1 / np.maximum(between + own, SMALLEST)
     return mean, between
 

@@ -232,7 +232,7 @@ def _sums_of_squares(sums: NDArray[np.float64], items: NDArray[np.int64]) -> Sum
         items: the number of items of each class, (K,).
     """
     number = int(items.sum())
-    of_means = float((sums**2).sum(axis=1) @ (1 / items))  # |Σx|² / n, added up over classes
+    of_means = float(((sums**2).sum(axis=1) / items).sum())  # |Σx|² / n, added up over classes
     total = number - float((sums.sum(axis=0) ** 2).sum()) / number
     return SumsOfSquares(within=number - of_means, total=total)
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from hbench.core.compiled import one_blas_thread
 from hbench.datasets.manifest import Manifest
 from hbench.engine.similarity.unit_vectors import unit_vectors
 from hbench.submissions.embeddings import Embeddings, align
@@ -81,7 +82,9 @@ def odd_share(
 
     # The principal directions of the variance within classes, (D, D), and this variance, (D,). Each
     # class has its own mean, which takes one degree of freedom.
-    within, directions = np.linalg.eigh(scatter / (len(rows) - len(sizes)))
+    # One thread: several are no faster for vectors of this length, and slow beside other work.
+    with one_blas_thread():
+        within, directions = np.linalg.eigh(scatter / (len(rows) - len(sizes)))
     # the variance between classes in these directions, (D,)
     from_mean = (means - sizes @ means / len(rows)) @ directions  # (C, D)
     between = sizes @ from_mean**2

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.cli import terminal
+from hbench.core.compiled import one_blas_thread
 from hbench.core.errors import ConfigError, DataError, UsageError, examples
 from hbench.core.registry import Registry
 from hbench.core.untrusted import read_arrays, read_json
@@ -187,7 +188,10 @@ def tfidf(texts: Sequence[str], *, dimensions: int = 384) -> Vectors:
     dimensions = min(dimensions, *(size - 1 for size in counted.shape))
     if dimensions < 1:
         raise UsageError("TF-IDF needs more labels", expected="at least two", found=str(len(texts)))
-    return unit(TruncatedSVD(dimensions, random_state=0).fit_transform(counted))
+    # with several threads the last bits would depend on their number
+    with one_blas_thread():
+        vectors = TruncatedSVD(dimensions, random_state=0).fit_transform(counted)
+    return unit(vectors)
 
 
 def save(path: Path, labels: Sequence[Label], vectors: Vectors) -> None:
