@@ -24,7 +24,7 @@ from hbench.engine.lists.pairs import QueryLists
 from hbench.metrics.level_sequence import LevelSequence, level_sequence
 from hbench.submissions.embeddings.ids import Ids, rows_in
 from hbench.submissions.rankings.files import Ranking
-from hbench.submissions.rankings.level_sequences import padding, repeats
+from hbench.submissions.rankings.level_sequences import padding
 
 
 class Judged(NamedTuple):
@@ -100,7 +100,7 @@ def sequences_of_ranking(
     # three arrays (n,), one entry for each line: the item's row in the gallery, −1 if it is not in
     # the gallery; whether the item stands earlier in the same list; whether it is not padding
     rows = rows_in(ranking.names, gallery)[ranking.items]
-    again = repeats(ranking)
+    again = ranking.repeats
     is_item = ~padding(ranking, rows)
     # from each query's id to the slice of its lines
     slices = map(slice, ranking.offsets[:-1].tolist(), ranking.offsets[1:].tolist())

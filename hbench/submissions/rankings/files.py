@@ -25,7 +25,7 @@ from hbench.sheets.text import TextTable
 from hbench.submissions import content
 from hbench.submissions.embeddings import digest
 from hbench.submissions.embeddings.files import VECTORS_ALONE, readable
-from hbench.submissions.embeddings.ids import Ids
+from hbench.submissions.embeddings.ids import Ids, rows_in
 from hbench.submissions.problems import SubmissionProblem
 from hbench.submissions.rankings import json_runs, trec
 from hbench.submissions.rankings.columns import parquet_reader, text_reader
@@ -35,6 +35,7 @@ FORMS = (
     "a CSV headed id,images, a TREC run of six columns, or CSV or parquet with query, item and "
     "score or rank"
 )
+PADDING = ("-1", "-1.0")  # faiss and others write these where they found no further item
 Reader = Callable[[Path], Lines]
 
 
@@ -68,10 +69,32 @@ class Ranking:
     understood: tuple[str, ...] = ()
     remarks: tuple[SubmissionProblem, ...] = ()
 
-    @property
+    @cached_property
     def depth(self) -> int:
-        """The length of the longest list; beyond this rank, nothing is known of any query."""
-        return int(np.diff(self.offsets).max(initial=0))
+        """The last rank that an item has in the longest list; beyond it, nothing is known of any
+        query. The query itself and padding have no rank. A repeat holds its rank, so that it is
+        counted where another item follows, but not at the end of a list."""
+        lists = self.list_of_line
+        own_list = rows_in(self.names, self.queries)[self.items]  # the list whose query the item is
+        has_rank = (own_list != lists) & ~np.isin(self.names, PADDING)[self.items]
+        ranked = np.concatenate([[0], np.cumsum(has_rank)])  # (n + 1,), lines with a rank before
+        ranks = ranked[1:] - ranked[self.offsets[:-1]][lists]
+        return int(ranks[has_rank & ~self.repeats].max(initial=0))
+
+    @property
+    def list_of_line(self) -> NDArray[np.int64]:
+        """The index of the list, or query, to which each line belongs, int64 (n,)."""
+        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
+
+    @cached_property
+    def repeats(self) -> NDArray[np.bool_]:
+        """Whether each line repeats an item that stands earlier in the same list, bool (n,)."""
+        # one number for each pair of a list and an item; `unique` returns the first line of each
+        pairs = self.list_of_line * len(self.names) + self.items
+        _, first_lines = np.unique(pairs, return_index=True)
+        again = np.ones(len(pairs), bool)
+        again[first_lines] = False
+        return again
 
     @cached_property
     def content(self) -> str:

@@ -37,12 +37,11 @@ from hbench.metrics.name_columns import NamedSequences, named_sequences
 from hbench.submissions.embeddings.ids import Ids, rows_in
 from hbench.submissions.embeddings.spellings import likely_cause
 from hbench.submissions.problems import SubmissionProblem, found
-from hbench.submissions.rankings.files import Ranking
+from hbench.submissions.rankings.files import PADDING, Ranking
 from hbench.tree import Labels
 from hbench.tree.names import have_ambiguous_names
 
 LINES_AT_ONCE = 1 << 20
-PADDING = ("-1", "-1.0")  # faiss and others write these where they found no further item
 
 
 def levels_of(
@@ -59,7 +58,7 @@ def levels_of(
     tie_key = ties(manifest.tree.depth)  # (L + 1,), by which the levels of equal scores are sorted
     # (n,), an entry for each line: the query's and the item's row in the manifest, −1 if unknown
     queries, items = _lines(ranking, manifest)
-    levels = _levels_of_lines(manifest, queries, items, repeats(ranking))
+    levels = _levels_of_lines(manifest, queries, items, ranking.repeats)
     scores = _scores(ranking)  # (n,), falling ones if the file has only an order
     lines_of = _lines_by_query(ranking, manifest, queries, items)
     query_ids = manifest.items[manifest.query].tolist()
@@ -84,7 +83,7 @@ def named_levels_of(
     # (n,), an entry for each line: the query's and the item's row in the manifest, −1 if unknown
     queries, items = _lines(ranking, manifest)
     # repeated items, and those outside the gallery, take up their rank but match no name
-    counted = ~repeats(ranking) & (items >= 0) & manifest.gallery[items]
+    counted = ~ranking.repeats & (items >= 0) & manifest.gallery[items]
     scores = _scores(ranking)
     # the lines of a query's list, by its id; without those of items that the query leaves out
     lines_of = _lines_by_query(ranking, manifest, queries, items)
@@ -166,7 +165,7 @@ def is_full(ranking: Ranking, manifest: Manifest) -> bool:
     """
     # a quick answer for short lists: some query has more positives than the longest list has items
     most_positives = _gallery_counts(manifest)[:, 1:].sum(axis=1).max(initial=0)
-    if most_positives > ranking.depth:
+    if most_positives > np.diff(ranking.offsets).max(initial=0):
         return False
     # `ranks` are those of the positives in the list, `counts` include positives that it lacks
     return all(
@@ -231,8 +230,8 @@ def _problems_of_items(
     # (n,): whether each line is padding, an item called -1. If the dataset has such an item, its
     # name is not `padded`, and no line is padding.
     is_padding = np.asarray(np.isin(ranking.names, PADDING)[ranking.items]) & padded.any()
-    list_of = _list_of_line(ranking)  # the list, as the index of its query in `ranking.queries`
-    again = np.flatnonzero(repeats(ranking) & ~is_padding)
+    list_of = ranking.list_of_line  # the list, as the index of its query in `ranking.queries`
+    again = np.flatnonzero(ranking.repeats & ~is_padding)
     # the list whose query is this item; −1 if the item is no query
     own_list = rows_in(ranking.names, ranking.queries)[ranking.items]
     in_own_list = np.flatnonzero(own_list == list_of)
@@ -264,25 +263,10 @@ def _problems_of_items(
     ]
 
 
-def _list_of_line(ranking: Ranking) -> NDArray[np.int64]:
-    """The index of the list, or query, to which each line belongs, int64 (n,)."""
-    return np.repeat(np.arange(len(ranking)), np.diff(ranking.offsets))
-
-
-def repeats(ranking: Ranking) -> NDArray[np.bool_]:
-    """Whether each line repeats an item that stands earlier in the same list, bool (n,)."""
-    # one number for each pair of a list and an item; `unique` returns the first line of each
-    pairs = _list_of_line(ranking) * len(ranking.names) + ranking.items
-    _, first_lines = np.unique(pairs, return_index=True)
-    again = np.ones(len(pairs), bool)
-    again[first_lines] = False
-    return again
-
-
 def _lines(ranking: Ranking, manifest: Manifest) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The query and the item of every line as rows of the manifest, -1 if the manifest does not
     have them; two arrays int64 (n,)."""
-    queries = rows_in(ranking.queries, manifest.items)[_list_of_line(ranking)]
+    queries = rows_in(ranking.queries, manifest.items)[ranking.list_of_line]
     return queries, rows_in(ranking.names, manifest.items)[ranking.items]
 
 
