@@ -15,6 +15,7 @@ from hbench.evaluation.evaluate import evaluate
 from hbench.evaluation.submission import as_submission
 from hbench.submissions.embeddings import Embeddings
 from hbench.submissions.embeddings.mixed_labels import odd_share
+from hbench.tree.partial import ended_early
 
 pytestmark = pytest.mark.fast
 
@@ -71,6 +72,15 @@ def test_vectors_that_cannot_be_honest_are_doubted(vectors, said):
     found = as_submission(embeddings(vectors)).doubts(dataset(manifest()))
     assert len(found) == len(said), found
     assert all(part in text for part, text in zip(said, found, strict=True))
+
+
+@pytest.mark.parametrize(("coarse", "doubts"), [(0, 0), (1, 1)], ids=["its own", "another"])
+def test_copies_of_unknown_class_are_doubted_only_if_a_known_level_differs(coarse, doubts):
+    known = [(f"c{n % 6}", f"f{n % 24}") for n in range(120)]
+    ends = [ended_early((f"c{(n + coarse) % 6}",), ("coarse", "fine")) for n in range(120)]
+    test = from_names(ITEMS, [*known, *ends], levels=["coarse", "fine"])
+    copied = np.concatenate([HONEST[:120], HONEST[:120]])
+    assert len(as_submission(embeddings(copied)).doubts(dataset(test))) == doubts
 
 
 def test_queries_that_lie_in_the_gallery_are_doubted_where_the_protocol_keeps_them_apart():

@@ -19,7 +19,7 @@ If a dataset holds a picture twice, honest vectors of both are equal, so shares 
 raise no doubt. A query that is in the gallery itself, under the same id, is not a copy.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +31,7 @@ from hbench.datasets.manifest import Manifest
 from hbench.submissions.embeddings import Embeddings, align
 from hbench.submissions.embeddings.arrow_files import blocks
 from hbench.submissions.embeddings.mixed_labels import doubt_of_labels
+from hbench.tree.partial import known_levels, shown_names
 
 # shares of the items
 COPIES = 0.05
@@ -121,22 +122,22 @@ def _doubts_of_copies(test: Manifest, queries: Embeddings, gallery: Embeddings) 
     gallery_rows = np.flatnonzero(test.gallery)
     # `align` returns the row of each item among the embeddings
     keys = gallery.scan.keys[align(gallery, test.items[gallery_rows])]  # (G,)
-    finest = test.labels[gallery_rows, -1]  # (G,)
+    labels = test.labels[gallery_rows]  # (G, L)
     # for each item, (G,): how many items have its vector, and how many have its vector and class
     _, group = np.unique(keys, return_inverse=True)
     size = np.bincount(group)[group]
-    _, pair = np.unique(np.stack([group, finest]), axis=1, return_inverse=True)
-    pair = pair.reshape(-1)  # some versions of NumPy return (1, G)
-    alike = np.bincount(pair)[pair]
+    alike = _same_in_group(group, labels[:, -1])
+    # under partial labels, an item of unknown class may be of the class of another
+    differs = size > _maybe_alike(group, labels, known_levels(test.tree)[labels[:, -1]])
 
     if len(gallery_rows) >= MIN_ITEMS:
-        across = float((size > alike).mean())
+        across = float(differs.mean())
         within = float((alike > 1).mean())
         if across >= COPIES:
             same = "of the items have exactly the vector of an item of another class"
             origin = ": the vectors are constant"
             if across < ALL:
-                origin = _copies_in_words(finest[size > alike], test.tree.names[-1])
+                origin = _copies_in_words(labels[differs, -1], shown_names(test.tree)[-1])
             yield f"{100 * across:.0f} % {same}{origin}"
         elif within >= SAME_CLASS:
             yield (
@@ -152,7 +153,37 @@ def _doubts_of_copies(test: Manifest, queries: Embeddings, gallery: Embeddings) 
             yield f"{100 * inside:.0f} % of the queries have exactly the vector of a gallery item"
 
 
-def _copies_in_words(classes: NDArray[np.integer], names: tuple[str, ...]) -> str:
+def _same_in_group(
+    group: NDArray[np.integer], nodes: NDArray[np.integer], counted: NDArray[np.bool_] | None = None
+) -> NDArray[np.int64]:
+    """For each item, how many items have its group and its node, (G,). Only `counted` items (G,)
+    are counted; None: all."""
+    pairs = group.astype(np.int64) * (int(nodes.max(initial=0)) + 1) + nodes
+    _, pair = np.unique(pairs, return_inverse=True)
+    return np.bincount(pair if counted is None else pair[counted], minlength=len(pair))[pair]
+
+
+def _maybe_alike(
+    group: NDArray[np.integer], labels: NDArray[np.integer], known: NDArray[np.uint8]
+) -> NDArray[np.int64]:
+    """For each item, how many items of its group, itself among them, are not known to be of another
+    class, (G,). Items are known to differ if they do at a level that is known of both.
+
+    `labels` (G, L) are the nodes of the items, `known` (G,) the number of their known levels.
+    """
+    alike = np.zeros(len(group), np.int64)
+    for level in np.unique(known).tolist():
+        ends = known == level
+        nodes = labels[:, level - 1]
+        # an item that is known down to this level may be of any class below its node, and an item
+        # that is known further down may be of the class of those whose path ends above it
+        alike[ends] += _same_in_group(group, nodes)[ends]
+        if (known > level).any():
+            alike[known > level] += _same_in_group(group, nodes, ends)[known > level]
+    return alike
+
+
+def _copies_in_words(classes: NDArray[np.integer], names: Sequence[str]) -> str:
     """The end of a sentence about items that have exactly the vector of an item of another class.
     It says that copies of a picture with another label have equal vectors, and names the classes
     of the items. `classes` (n,): the classes of these items, as indices into `names`."""
