@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
+from hbench.cli.names import refuse_overwriting
 from hbench.core import extras
 from hbench.core.errors import (
     ConfigError,
@@ -104,9 +105,20 @@ def common_options() -> list[click.Option]:
     ]
 
 
+class KeepingInputs(click.Context):
+    """The context of a command whose function starts only if no file that it is to write is one
+    that it reads."""
+
+    def invoke(self, callback: Any, /, *arguments: Any, **values: Any) -> Any:
+        """Call the function of the command, after the check."""
+        refuse_overwriting(self)
+        return super().invoke(callback, *arguments, **values)
+
+
 def with_common_options(command: click.Command) -> click.Command:
-    """Add the common options to a command and its subcommands, and return the command. If an option
-    of the command itself has one of the spellings, such as -v, the common one is left out."""
+    """Add to a command and its subcommands what all have in common, and return the command: the
+    common options, and that no file is written over one that is read. If an option of the command
+    itself has one of the spellings, such as -v, the common one is left out."""
     # the spellings of all options that the command has, such as "-v"
     known = {spelling for parameter in command.params for spelling in parameter.opts}
     for option in common_options():
@@ -117,6 +129,8 @@ def with_common_options(command: click.Command) -> click.Command:
     if isinstance(command, click.Group):
         for below in command.commands.values():
             with_common_options(below)
+    else:
+        command.context_class = KeepingInputs
     return command
 
 

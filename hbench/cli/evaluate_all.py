@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from hbench.cli import reporting
-from hbench.cli.names import FILE, FOLDER, TESTED
+from hbench.cli.names import FOLDER, OUT_FILE, TESTED
 from hbench.cli.table_options import TABLE
 from hbench.cli.terminal import bars, format_of, say, show, show_json, show_table
 
@@ -49,7 +49,7 @@ class ScoredFile(NamedTuple):
 @click.option(
     "--csv", "as_csv", is_flag=True, help="The same as --format csv: fractions in full precision."
 )
-@click.option("--row", type=FILE, help="Write the leaderboard rows (TOML) to this file.")
+@click.option("--row", type=OUT_FILE, help="Write the leaderboard rows (TOML) to this file.")
 @reporting.MACHINE
 def command(
     folder: Path,

@@ -5,13 +5,13 @@ from pathlib import Path
 import click
 
 from hbench.cli.embed_options import NET
-from hbench.cli.names import FILE
+from hbench.cli.names import OUT_FILE
 from hbench.cli.terminal import say
 
 
 @click.command("export")
 @click.argument("model")
-@click.option("--onnx", "file", type=FILE, required=True, help="The file to write: model.onnx.")
+@click.option("--onnx", "file", type=OUT_FILE, required=True, help="The file to write: model.onnx.")
 @NET
 def command(model: str, file: Path, net: str | None) -> None:
     """Write MODEL, a run's folder or what `hbench embed` takes, as ONNX.

@@ -9,7 +9,7 @@ import click
 
 from hbench.cli.board_rows import add, remove, submit, verify
 from hbench.cli.board_tables import Selection, board_as_text, terminal_table
-from hbench.cli.names import BOARD, FILE, FOLDER
+from hbench.cli.names import BOARD, FOLDER, OUT_FILE
 from hbench.cli.option_blocks import block
 from hbench.cli.terminal import format_of, say, show, show_json, show_table
 from hbench.core.errors import ConfigError
@@ -183,7 +183,7 @@ def rerun(name: str, method: str, *, out: Path | None, as_json: bool) -> None:
     type=click.Choice(FORMATS),
     help="[default: by the file's ending, or else markdown]",
 )
-@click.option("--out", "-o", "output", type=FILE, help="Write this file instead of stdout.")
+@click.option("--out", "-o", "output", type=OUT_FILE, help="Write this file instead of stdout.")
 def export(selection: Selection, *, form: str | None, output: Path | None) -> None:
     """Export a leaderboard as Markdown, LaTeX, CSV (one line per row), JSON (everything), or its
     sources as BibTeX. LaTeX prints the best of a column in bold and underlines the second, Markdown

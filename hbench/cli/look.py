@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from hbench.cli.names import FILE, SIMILARITY, TESTED
+from hbench.cli.names import FILE, OUT_FILE, SIMILARITY, TESTED
 from hbench.cli.option_blocks import block, with_options
 from hbench.cli.reporting import show_results
 from hbench.cli.table_options import TABLE_BESIDE_ITEMS, TableOptions
@@ -106,7 +106,7 @@ CHOICE = block(
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON on stdout.")
 @click.option("--csv", "as_csv", is_flag=True, help="As CSV on stdout, a line per result.")
-@click.option("--out", "-o", type=FILE, help="Write strips: .png, .svg, .pdf or .html.")
+@click.option("--out", "-o", type=OUT_FILE, help="Write strips: .png, .svg, .pdf or .html.")
 def command(
     files: tuple[Path, ...],
     dataset: str,

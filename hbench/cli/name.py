@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hbench.cli.names import FILE
+from hbench.cli.names import FILE, OUT_FILE
 from hbench.cli.option_blocks import block
 from hbench.cli.table_options import TABLE, TableOptions
 from hbench.cli.terminal import say, show, show_json, show_table
@@ -190,8 +190,10 @@ PROMISE = block(
 @PROMISE
 @click.option("--against", type=FILE, help="A table of predictions to compare with, paired.")
 @click.option("--unit", help="What intervals go by: a level, or query.  [default: the finest]")
-@click.option("--out", "-o", "output", type=FILE, help="Write the names: .csv, .tsv or .parquet.")
-@click.option("--page", type=FILE, help="Write a page with confusions at every level: .html.")
+@click.option(
+    "--out", "-o", "output", type=OUT_FILE, help="Write the names: .csv, .tsv or .parquet."
+)
+@click.option("--page", type=OUT_FILE, help="Write a page with confusions at every level: .html.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(
     file: Path,

@@ -35,7 +35,13 @@ class FilePath(click.Path):
         return super().convert(value, param, ctx)
 
 
+class OutPath(FilePath):
+    """The path of a file that the command writes, which `refuse_overwriting` tells from one that it
+    reads."""
+
+
 FILE = FilePath(path_type=Path)
+OUT_FILE = OutPath(path_type=Path)
 FOLDER = FilePath(path_type=Path, file_okay=False)
 
 
@@ -124,3 +130,51 @@ TESTED = click.option(
     required=True,
     help="A dataset's name, its folder, or one manifest (.parquet, .csv).",
 )
+
+
+def refuse_overwriting(context: click.Context) -> None:
+    """Raise UsageError if a file that the command is to write is one that it reads, or one that it
+    writes for another option, too.
+
+    What it reads are its arguments, its other options that are paths, and --dataset.
+    """
+    params = [each for each in context.command.params if context.params.get(str(each.name))]
+    written = [each for each in params if isinstance(each.type, OutPath)]
+    others = [
+        each
+        for each in params
+        if isinstance(each, click.Argument)
+        or isinstance(each.type, click.Path)
+        or each.type is DATASET
+    ]
+    for param in written:
+        path = Path(context.params[str(param.name)])
+        for other in others:
+            if other is not param and any(_is_same(path, each) for each in _paths(other, context)):
+                raise UsageError(
+                    f"{path} would be overwritten: {_name_of(other)} is the same file",
+                    expected=f"another file for {_name_of(param)}",
+                )
+
+
+def _paths(param: click.Parameter, context: click.Context) -> list[Path]:
+    """The values of a parameter, one or several, as paths."""
+    value = context.params[str(param.name)]
+    return [Path(each) for each in (value if isinstance(value, tuple) else (value,))]
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    """Whether two paths lead to the same file, which need not exist yet. A device, such as
+    /dev/null, may be written twice."""
+    if path.exists() and not path.is_file():
+        return False
+    if path.exists() and other.exists():  # links may lead to one file, too
+        return path.samefile(other)
+    return path.resolve() == other.resolve()
+
+
+def _name_of(param: click.Parameter) -> str:
+    """How the help calls a parameter: --out, or FILE."""
+    if isinstance(param, click.Argument):
+        return param.human_readable_name
+    return max(param.opts, key=len)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from hbench.cli.names import DATASET, FILE
+from hbench.cli.names import DATASET, FILE, OUT_FILE
 from hbench.cli.table_options import TABLE, TableOptions
 from hbench.cli.terminal import say
 
@@ -26,7 +26,7 @@ class KindsInHelp(click.Command):
 @click.argument("kind")
 @click.argument("files", nargs=-1, metavar="[FILES or NAMES]...")
 @click.option(
-    "--out", "-o", type=FILE, required=True, help="Write the picture: .png, .svg or .pdf."
+    "--out", "-o", type=OUT_FILE, required=True, help="Write the picture: .png, .svg or .pdf."
 )
 @click.option(
     "--dataset",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hbench.cli.names import FILE, METRICS, PROTOCOL, SIMILARITY, TIES
+from hbench.cli.names import METRICS, OUT_FILE, PROTOCOL, SIMILARITY, TIES
 from hbench.cli.option_blocks import block
 from hbench.cli.terminal import say, show, show_json, show_table
 from hbench.core.errors import HBenchError, SubmissionError, shorten
@@ -152,14 +152,14 @@ REPORT_FILES = block(
     ReportFiles,
     [
         click.option(
-            "--out", "-o", "output", type=FILE, help="Write the report (JSON) to this file."
+            "--out", "-o", "output", type=OUT_FILE, help="Write the report (JSON) to this file."
         ),
         click.option(
             "--by-query",
-            type=FILE,
+            type=OUT_FILE,
             help="Write every query's values to this file.  [default: beside --out]",
         ),
-        click.option("--row", type=FILE, help="Write the leaderboard row (TOML) to this file."),
+        click.option("--row", type=OUT_FILE, help="Write the leaderboard row (TOML) to this file."),
     ],
 )
 MACHINE = block(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hbench.cli.embed_options import NET
-from hbench.cli.names import DATASET, FILE
+from hbench.cli.names import DATASET, FILE, OUT_FILE
 from hbench.cli.reporting import show_results
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @NET
 @click.option("--json", "as_json", is_flag=True, help="As JSON on stdout.")
 @click.option("--csv", "as_csv", is_flag=True, help="As CSV on stdout, a line per result.")
-@click.option("--out", "-o", type=FILE, help="Write strips: .png, .svg, .pdf or .html.")
+@click.option("--out", "-o", type=OUT_FILE, help="Write strips: .png, .svg, .pdf or .html.")
 def command(
     model: str,
     pictures: tuple[Path, ...],

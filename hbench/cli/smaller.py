@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from hbench.cli.names import FILE
+from hbench.cli.names import FILE, OUT_FILE
 from hbench.cli.option_blocks import block, words_of
 from hbench.cli.terminal import bars, say, show_json, show_table
 
@@ -105,7 +105,7 @@ SMALLER = block(
             "as the training set's.",
         ),
         click.option(
-            "--page", type=FILE, help="With --dims or --bits: write a page of the sizes, .html."
+            "--page", type=OUT_FILE, help="With --dims or --bits: write a page of the sizes, .html."
         ),
     ],
 )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rich.text import Text
 from rich.tree import Tree
 
-from hbench.cli.names import FILE
+from hbench.cli.names import OUT_FILE
 from hbench.cli.option_blocks import block, words_of
 from hbench.cli.terminal import say, show, show_json, show_table, watched
 from hbench.core.errors import UnknownName, visible
@@ -317,7 +317,7 @@ def _show_figures(figures: Sequence[LevelStatistics]) -> None:
 @command.command("validate", short_help="Name what is not a tree, and what policies do about it.")
 @SOURCE
 @click.option(
-    "--out", "-o", type=FILE, help="Write the mended names here, and OUT.changes.json beside."
+    "--out", "-o", type=OUT_FILE, help="Write the mended names here, and OUT.changes.json beside."
 )
 @click.option(
     "--all",
@@ -394,7 +394,7 @@ def _policies_in_words(kind: str) -> list[str]:
 
 @command.command("export", short_help="Write a tree as CSV, JSON or Newick.")
 @SOURCE
-@click.option("--out", "-o", type=FILE, help="The file to write; its ending is the format.")
+@click.option("--out", "-o", type=OUT_FILE, help="The file to write; its ending is the format.")
 @click.option(
     "--format",
     "kind",
@@ -430,7 +430,7 @@ def export_command(*, out: Path | None, kind: str | None, names: NamesOptions) -
 
 @command.command("draw", short_help="Draw a tree as a picture.")
 @SOURCE
-@click.option("--out", "-o", type=FILE, required=True, help="The .svg, .png or .pdf to write.")
+@click.option("--out", "-o", type=OUT_FILE, required=True, help="The .svg, .png or .pdf to write.")
 @click.option("--by-items", is_flag=True, help="Heights by items instead of classes.")
 def draw_command(*, out: Path, by_items: bool, names: NamesOptions) -> None:
     """Draw a tree with a column per level, readable at ten thousand classes.

@@ -9,6 +9,7 @@ import os
 import re
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -16,7 +17,7 @@ from hbench.cli import group
 from hbench.cli.cite import METRIC_SOURCES
 from hbench.datasets import specs
 from hbench.metrics.definitions import metrics
-from tests.command_line import at_a_terminal
+from tests.command_line import at_a_terminal, refusal
 
 pytestmark = [pytest.mark.fast, pytest.mark.usefixtures("empty_home")]
 
@@ -178,3 +179,32 @@ def test_a_series_of_files_is_one_line(tmp_path, monkeypatch):
     result = run("download", "hgldv2", "--offline")
     assert len((result.stdout + result.stderr).splitlines()) < 20
     assert "images_000.tar … images_499.tar (500 files)" in result.stdout
+
+
+@pytest.fixture
+def scored(tmp_path):
+    """A table of four items, and vectors of them."""
+    (tmp_path / "own.csv").write_text("id,kind,name\na,x,p\nb,x,p\nc,y,q\nd,y,q\n")
+    np.savez(tmp_path / "e.npz", ids=list("abcd"), embeddings=np.eye(4, dtype=np.float32))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("evaluate", "e.npz", "-d", "own.csv", "--out", "e.npz"),
+        ("evaluate", "e.npz", "-d", "own.csv", "--by-query", "own.csv"),
+        ("evaluate", "e.npz", "-d", "own.csv", "--out", "new.json", "--row", "./new.json"),
+        ("evaluate", "e.npz", "-d", "own.csv", "--out", "link.npz"),
+        ("tree", "export", "own.csv", "--out", "own.csv"),
+        ("name", "own.csv", "-d", "own.csv", "--out", "own.csv"),
+    ],
+    ids=str,
+)
+def test_no_file_is_written_over_one_that_is_read_or_written(scored, monkeypatch, words):
+    monkeypatch.chdir(scored)
+    (scored / "link.npz").symlink_to("e.npz")
+    before = {path.name: path.read_bytes() for path in scored.iterdir()}
+    said = refusal(*words)
+    assert "would be overwritten" in said
+    assert {path.name: path.read_bytes() for path in scored.iterdir()} == before
