@@ -178,7 +178,7 @@ def test_a_table_that_the_policies_do_not_mend_is_not_written(tmp_path):
 def test_the_source_is_never_written_over_and_the_target_must_be_a_table(tmp_path):
     (tmp_path / "t.csv").write_text("coarse,fine\na,x\n")
     assert (
-        "is the source itself"
+        "would be overwritten"
         in hbench(tmp_path, "validate", "t.csv", "--out", "./t.csv", code=2).stderr
     )
     assert (
