@@ -320,6 +320,10 @@ def object_archive(path):
     np.savez(path, ids=np.array(IDS, dtype=object), embeddings=VECTORS)
 
 
+def archive_of_objects(path):
+    np.savez(path, ids=np.array(IDS), embeddings=VECTORS.astype(object))
+
+
 def object_array(path):
     rows = np.empty(len(VECTORS), dtype=object)
     rows[:] = list(VECTORS)
@@ -337,6 +341,7 @@ def torch_arrays(path):
         ("emb.pkl", pickled_dict),
         ("it's $(emb).pkl", pickled_mapping),
         ("emb.npz", object_archive),
+        ("emb.npz", archive_of_objects),
         ("emb.npy", object_array),
         ("emb.pt", torch_arrays),
     ],

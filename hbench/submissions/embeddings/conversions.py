@@ -17,7 +17,8 @@ from hbench.core.errors import SubmissionError, examples
 # numbers) of the same length. If there is no such table, each entry is the vector of its name.
 FIND = (
     "d = dict(d) if isinstance(d, list) and d and isinstance(d[0], tuple) else d; "
-    "f = lambda x: np.asarray(list(x) if np.ndim(x) == 1 else x); "
+    "f = lambda x: np.asarray(x.tolist() if getattr(x, 'dtype', '') == object else list(x) if "
+    "np.ndim(x) == 1 else x); "
     "a = {k: f(x) for k, x in (d.items() if hasattr(d, 'items') else enumerate(d))}; "
     "m = [k for k in a if a[k].ndim == 2 and a[k].dtype.kind == 'f' and len(a[k]) > 1]; "
     "n = [k for k in a if m and a[k].ndim == 1 and len(a[k]) == len(a[m[0]]) == len(set(map(str, "
