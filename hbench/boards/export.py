@@ -13,6 +13,7 @@ as BibTeX.
 (('place', 'method', 'R@1', 'source'), [('1', 'a|b', '81.0', 'Me Tab. 1')])
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -245,8 +246,9 @@ def as_csv(board: Leaderboard, standings: Iterable[Standing]) -> str:
     """Return a leaderboard as CSV with one line per row: its description, a column per metric, the
     scores that are not ranked, then setup and provenance. Cells are empty where a row has no value.
 
-    The columns of setup, paper and run are named "setup.FIELD" and so on. A text that a spreadsheet
-    would take for a formula gets an apostrophe in front.
+    The columns of setup, paper and run are named "setup.FIELD" and so on; the deviations between
+    seeds are in one cell, as a JSON object by metric. A text that a spreadsheet would take for a
+    formula gets an apostrophe in front.
     """
     # the tables inside of a row, by the name of the row's field
     inner: dict[str, type[BaseModel]] = {"setup": Setup, "paper": Paper, "run": RunProvenance}
@@ -270,13 +272,23 @@ def as_csv(board: Leaderboard, standings: Iterable[Standing]) -> str:
         # a row has either no paper or no run: the table is None then, and its cells are empty
         tables = [(getattr(row, name), model) for name, model in inner.items()]
         details = [
-            getattr(values, field, None) for values, model in tables for field in model.model_fields
+            _cell(getattr(values, field, None))
+            for values, model in tables
+            for field in model.model_fields
         ]
         lines.append(
             map(without_formula, [*about, *map(row.scores.get, board.metrics), unranked, *details])
         )
 
     return csv_text(header, lines)
+
+
+def _cell(value: Any) -> Any:
+    """The value of a field for a cell of the CSV: a mapping from metrics to numbers is written as
+    JSON, an empty one as an empty cell."""
+    if not isinstance(value, Mapping):
+        return value
+    return json.dumps({name: float(number) for name, number in value.items()}) if value else None
 
 
 def _rows(standings: Iterable[Standing]) -> Iterator[tuple[int | None, Row]]:

@@ -155,6 +155,15 @@ def test_a_csv_has_every_row_with_scores_as_printed_and_its_provenance():
     assert read_back == printed
 
 
+def test_a_csv_has_the_deviations_between_seeds_as_json():
+    board = read_board("glyphs")
+    lines = csv.DictReader(io.StringIO(as_csv(board, rank(board, "H-AP"))))
+    cells = [line["run.between_seeds"] or "{}" for line in lines]
+    read_back = [json.loads(cell, parse_float=Decimal) for cell in cells]
+    rows = [row for standing in rank(board, "H-AP") for row in standing.rows]
+    assert read_back == [row.run.between_seeds if row.run else {} for row in rows]
+
+
 def test_a_json_export_is_the_leaderboard_with_places():
     board = read_board("inat18-full")
     document = json.loads(json.dumps(as_json(board, rank(board, "H-AP")), allow_nan=False))
