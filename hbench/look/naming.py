@@ -28,6 +28,7 @@ from hbench.trust.climbing import BELOW
 MATRIX = 24  # the largest number of classes in a readable confusion matrix
 PAIRS = 12
 SUREST = 20
+HOPS = "hops"  # the value that is no fraction, and is counted in edges
 SHADES = (0.005, 0.05, 0.2, 0.5)  # from each of these shares on, a cell gets a darker shade
 
 
@@ -69,9 +70,12 @@ def write_page(named: NamedPictures, path: Path, chosen: Trusted | None = None) 
     readers = list(named.scores)
     levels = range(tree.depth)
     style = resources.files(SHARED).joinpath("static/pages.css").read_text("utf-8")
-    # pairs of a value's name and its scores by reader; all readers have the same values, so the
-    # first reader tells their names
-    values = [(value, _of_readers(named, value)) for value in named.scores[readers[0]]]
+    # a value's name, the metric whose unit it has, and its scores by reader; all readers have the
+    # same values, so the first reader tells their names
+    values = [
+        (value, "hops@1" if value == HOPS else value, _of_readers(named, value))
+        for value in named.scores[readers[0]]
+    ]
     # the answers at each of a few targets, shares of right answers; empty without any known truth,
     # and then the line cannot be computed
     by_target = answered_by_target(named)
@@ -178,13 +182,12 @@ def _matrix(
     return [list(zip(*row, strict=True)) for row in rows]
 
 
-def agreement_of(named: NamedPictures) -> list[tuple[str, int, float]]:
+def agreement_of(named: NamedPictures) -> list[tuple[str, int, float | None]]:
     """Group the items by the level down to which the readers agree, coarse to fine; "" stands for
     no level.
 
-    For each level, return the number of items and the share whose node is right at that level;
-    where the readers agree on none, the coarsest level counts. The result is empty if there is only
-    one reader.
+    For each level, return the number of items and the share whose node is right at that level, None
+    where the readers agree on none. The result is empty if there is only one reader.
     """
     if len(named.nodes) == 1:
         return []
@@ -195,14 +198,13 @@ def agreement_of(named: NamedPictures) -> list[tuple[str, int, float]]:
     said = _main(named)
     # (Q,): the name of the level down to which the readers agree on an item
     agreed = np.array(named.table["agreed_to"].to_pylist(), dtype=object)
-    rows = []
+    rows: list[tuple[str, int, float | None]] = []
     for depth, level in enumerate(("", *manifest.levels)):
         here = agreed == level
         if here.any():
-            # the column of this level; the first column for items on which no readers agree
-            at = max(depth - 1, 0)
-            right = (labels[here, at] == said[here, at]).mean()
-            rows.append((level, int(here.sum()), float(right)))
+            # at depth 0 nothing is agreed, so nothing can be right
+            right = float((labels[here, depth - 1] == said[here, depth - 1]).mean())
+            rows.append((level, int(here.sum()), right if depth else None))
     return rows
 
 

@@ -12,6 +12,7 @@ from hbench.datasets.dataset import Dataset, Protocol
 from hbench.look.naming import agreement_of, confusion_of, surest_of, write_page
 from hbench.look.plots.trust import read_curve
 from hbench.look.trusting import nodes_of
+from hbench.records.document import Score
 from tests.command_line import call, refusal
 from tests.look.elements import check_page, each
 from tests.look.plotting import NASTY
@@ -63,10 +64,11 @@ def test_agreement_is_counted_at_its_own_level():
     expected = []
     for place, level in enumerate(["", *LEVELS]):
         here = [n for n, each_one in enumerate(agreed) if each_one == level]
-        at = max(place - 1, 0)
-        right = [rows[n][at] == paths[n][at] for n in here]
+        right = [rows[n][place - 1] == paths[n][place - 1] for n in here]
         if here:
-            expected.append((level, len(here), pytest.approx(np.mean(right))))
+            # where nothing is agreed, nothing can be right
+            share = pytest.approx(np.mean(right)) if place else None
+            expected.append((level, len(here), share))
     assert agreement_of(named) == expected
     assert sum(number for _, number, _ in expected) == len(rows)
 
@@ -173,6 +175,22 @@ def test_the_page_of_predictions_shows_reliability_the_line_and_what_is_answered
     wrong = sorted((one.share for one in surest_of(named)), reverse=True)
     assert [one.share for one in surest_of(named)] == wrong
     check_page(page, findings)
+
+
+def test_half_of_an_uneven_interval_is_not_shown_behind_its_score(tmp_path):
+    named, _ = named_of(7)
+    whole = Score(value=1.0, low=0.668, high=1.0, queries=35, skipped=0)
+    named.scores["sum"]["consistent"] = whole
+    write_page(named, tmp_path / "named.html")
+    assert "100.00 <small>≥ 66.80</small>" in (tmp_path / "named.html").read_text()
+
+
+def test_the_area_and_the_axes_of_the_line_are_in_percent(tmp_path):
+    named, _ = named_of(7)
+    write_page(named, tmp_path / "named.html")
+    text = (tmp_path / "named.html").read_text()
+    assert f"hAURC, is {100 * named.trust(0.8).haurc:.1f} %" in text
+    assert 'text-anchor="middle">50 %</text>' in text
 
 
 @pytest.fixture
