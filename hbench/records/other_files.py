@@ -32,6 +32,16 @@ PREDICTED = (
 )  # fmt: skip
 MOST_COLUMNS = 6  # of a table of predictions; vectors have more
 BESIDE = (".by-query.parquet", ".top-k.parquet")
+REPORT = "a report of hbench evaluate"
+ANSWERS = "the answers of hbench name --trust"
+SIZES = "the scores by size of hbench evaluate --dims or --bits"
+# the keys by which a JSON document is recognised, and what it is
+KINDS = {
+    ("signature", "trust"): ANSWERS,
+    ("signature", "reliability"): "the scores of hbench name without --trust",
+    ("sizes",): SIZES,
+    ("signature", "scores"): REPORT,
+}
 WRITES = "hbench evaluate {file} -d DATASET -o {report}"
 
 
@@ -127,8 +137,17 @@ def refuse_predictions(path: Path) -> None:
 
 def _is_report(path: Path) -> bool:
     """Whether a JSON file is a report, by the keys that every report has."""
+    return kind_of_json(path) == REPORT
+
+
+def kind_of_json(path: Path) -> str:
+    """What a JSON file is, in words: one of KINDS, or its first keys, or why it cannot be read."""
     try:
         content = read_json(path)
-    except (ValueError, OSError):
-        return False
-    return isinstance(content, dict) and {"signature", "scores"} <= content.keys()
+    except (ValueError, OSError) as error:
+        return f"{type(error).__name__}: {error}"
+    if not isinstance(content, dict) or not content:
+        return "no JSON object with keys" if not isinstance(content, dict) else "an empty object"
+    # by the order of KINDS: of several kinds that fit, the first one
+    known = (kind for keys, kind in KINDS.items() if set(keys) <= content.keys())
+    return next(known, f"a JSON object with the keys {examples(content)}")

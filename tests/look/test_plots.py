@@ -255,6 +255,21 @@ def test_reports_whose_levels_do_not_fit_are_refused_in_words(tmp_path):
         assert "evaluate" in refusal("plot", "mistakes", file, "-o", tmp_path / "x.png")
 
 
+def test_the_line_of_sizes_has_one_corner_for_each_number_of_bytes():
+    of_sizes = [SizeScores(8, bits, {"R@1": score}) for bits, score in ((1, 40.0), (8, 60.0))]
+    (line, *_) = draw_sizes("signature", of_sizes, ["R@1"]).figure.axes[0].lines
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([8], [60.0])
+
+
+@pytest.mark.parametrize("draws", ["sizes", "trust"])
+def test_json_of_another_kind_is_named_with_the_command_that_makes_the_right_one(tmp_path, draws):
+    path = tmp_path / "mine.json"
+    hbench.score(np.eye(12), np.arange(12) // 3).write(path)
+    said = refusal("plot", draws, path, "-o", tmp_path / "x.png")
+    assert "found:    a report of hbench evaluate" in said
+    assert "makes one" in said
+
+
 @pytest.mark.parametrize(("metric", "best"), [("R@1", [50, 60, 60]), ("HD@1", [50, 50, 40])])
 def test_the_line_of_sizes_follows_the_smallest_distance(metric, best):
     scores = {2: 50.0, 4: 60.0, 8: 40.0}

@@ -16,9 +16,10 @@ from hbench.look.figures import (
     legend_height,
     percent_axis,
 )
-from hbench.look.palette import series_color
+from hbench.look.palette import GROUPS, group_color, series_color
 from hbench.look.plots import PlotRequest, kind
 from hbench.metrics.names import factor_of, goodness
+from hbench.records.other_files import SIZES, kind_of_json
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,11 +52,12 @@ def read_sizes(path: Path) -> tuple[str, list[SizeScores]]:
         sizes = [size_of(size) for size in content["sizes"]]
         return str(content["sizes"][0]["signature"]), sizes
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        given = kind_of_json(path)
         raise SubmissionError(
             f"{path} has no scores by size",
             expected="sizes and their scores, in JSON",
-            found=f"{type(error).__name__}: {error}",
-            fix=MADE_BY,
+            found=f"{type(error).__name__}: {error}" if given == SIZES else given,
+            fix=f"{MADE_BY} makes one",
         ) from None
 
 
@@ -86,11 +88,14 @@ def draw_sizes(signature: str, sizes: Sequence[SizeScores], metrics: Sequence[st
     the small print.
     """
 
+    # metrics have no order, so their hues differ; only so many hues can be told apart
+    color_of = group_color if len(metrics) <= len(GROUPS) else series_color
+
     def paint(figure: Figure) -> None:
         """Draw the bytes horizontally, doubling from tick to tick, and the scores vertically."""
         panel = figure.subplots()
         for number, metric in enumerate(metrics):
-            draw_metric(panel, metric, sizes, series_color(number, len(metrics)))
+            draw_metric(panel, metric, sizes, color_of(number, len(metrics)))
 
         panel.set_xscale("log", base=2)
         panel.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -101,7 +106,7 @@ def draw_sizes(signature: str, sizes: Sequence[SizeScores], metrics: Sequence[st
 
     used = {size.bits for size in sizes}
     marks = ", ".join(words for bits, (_, words) in MARKS.items() if bits in used)
-    about = f"{signature}\nline: the best score of so many bytes; marks: {marks}"
+    about = f"{signature}\nline: the best score of at most so many bytes; marks: {marks}"
     # the height is in inches
     return draw_figure(paint, height=2.35 + legend_height(list(metrics)), about=about)
 
@@ -112,12 +117,16 @@ def draw_metric(panel: Axes, metric: str, sizes: Sequence[SizeScores], color: st
     scored = sorted(
         (size.bytes, size.scores[metric], size.bits) for size in sizes if metric in size.scores
     )
-    # the largest value so far; for a distance the smallest: its goodness is its negation, so that
-    # the second call turns the best goodness back into a value
-    goods = accumulate((goodness(metric, value) for _, value, _ in scored), max)
-    best = [goodness(metric, good) for good in goods]
+    # of several sizes of one number of bytes, only the best one is a corner of the line. For a
+    # distance that is the smallest: its goodness is its negation
+    best_of: dict[int, float] = {}
+    for size, value, _ in scored:
+        good = goodness(metric, value)
+        best_of[size] = max(good, best_of.get(size, good))
+    # the best value so far; the second call of `goodness` turns a goodness back into a value
+    best = [goodness(metric, good) for good in accumulate(best_of.values(), max)]
     panel.plot(
-        [each[0] for each in scored],
+        list(best_of),
         best,
         color=color,
         linewidth=1.2,

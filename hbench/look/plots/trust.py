@@ -23,6 +23,7 @@ from hbench.look.figures import (
 from hbench.look.inputs import shown_names
 from hbench.look.palette import series_color
 from hbench.look.plots import PlotRequest, kind
+from hbench.records.other_files import ANSWERS, kind_of_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,11 +73,12 @@ def read_curve(path: Path, name: str) -> TrustCurve:
             fixed=_point(trust["fixed"]),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
+        given = kind_of_json(path)
         raise SubmissionError(
             f"{path} has no curve of risk against coverage",
             expected="what hbench name --trust … --json prints",
-            found=f"{type(error).__name__}: {error}",
-            fix=MADE_BY,
+            found=f"{type(error).__name__}: {error}" if given == ANSWERS else given,
+            fix=f"{MADE_BY} makes one",
         ) from None
 
 
