@@ -193,14 +193,17 @@ def percent_axis(axes: Axes, which: str = "y") -> None:
     axes.set_axisbelow(True)
 
 
-def legend_columns(labels: Sequence[str], size: float = LEGEND, most: int = 4) -> int:
-    """Count how many columns of these labels, with their marks, fit into the width of a figure.
+def legend_columns(
+    labels: Sequence[str], size: float = LEGEND, most: int = 4, *, width: float = COLUMN
+) -> int:
+    """Count how many columns of these labels, with their marks, fit into a figure of this width in
+    inches.
 
     >>> legend_columns(["AP", "H-AP"]), legend_columns(["a rather long name of a variant"] * 2)
     (2, 1)
     """
     widest = (max(map(text_width, labels)) + MARK) * size / 72  # inches: a point is 1/72 inch
-    return max(1, min(most, len(labels), int((COLUMN - 0.1) / widest)))
+    return max(1, min(most, len(labels), int((width - 0.1) / widest)))
 
 
 def legend_height(labels: Sequence[str], size: float = LEGEND) -> float:

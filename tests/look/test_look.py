@@ -202,6 +202,15 @@ def test_strips_of_two_models_are_written_as_asked_and_the_same_again(folder, tm
             assert image.size[0] > 500
 
 
+@pytest.mark.parametrize("k", [1, 3])
+def test_neither_the_caption_nor_the_legend_of_few_results_leaves_the_picture(folder, tmp_path, k):
+    look(folder, "--random", 1, "-k", k, "-o", tmp_path / "strip.png")
+    with Image.open(tmp_path / "strip.png") as image:
+        pixels = np.asarray(image.convert("L"))
+    lines = np.concatenate([pixels[:40], pixels[-40:]])
+    assert lines[:, [0, 1, -2, -1]].min() == 255  # white
+
+
 def test_another_suffix_and_two_ways_to_choose_are_refused_before_anything_is_read(tmp_path):
     words = ("look", str(tmp_path / "none.npz"), "-d", "letters")
     for more, expected in (

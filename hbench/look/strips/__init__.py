@@ -19,7 +19,16 @@ import numpy as np
 from hbench.core.errors import DataError, UsageError
 from hbench.core.files import replacing, write_text
 from hbench.datasets.manifest import Manifest
-from hbench.look.figures import bytes_of, refuse_suffix, short
+from hbench.look.figures import (
+    COLUMN,
+    LETTERS,
+    SMALL_PRINT,
+    bytes_of,
+    legend_columns,
+    refuse_suffix,
+    short,
+    small_print,
+)
 from hbench.look.palette import color_of, mark_of
 from hbench.look.strips.retrievals import Hit, all_paths_of, class_name, legend_of, level_name
 from hbench.records.shown import shown
@@ -31,6 +40,7 @@ if TYPE_CHECKING:
 
 THUMBNAIL = 128  # pixels of the longer side, at most
 CELL = 0.95  # inches of a result
+CAPTION = 6.5  # points
 SUFFIXES = (".png", ".svg", ".pdf", ".html")
 Picture = Callable[[str], "Image.Image"]
 
@@ -196,17 +206,10 @@ def _draw_hit(cell: Axes, sheet: StripSheet, hit: Hit, *, is_right: bool) -> Non
 def _draw_sheet(sheet: StripSheet) -> Figure:
     """Draw all strips as one figure: a line for each row, with the query and then its results, and
     a legend of the levels."""
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Patch
-
-    depth = len(sheet.levels)
     rows = [(strip, row) for strip in sheet.strips for row in strip.rows]
     # one column for the query, and one for each result of the longest row
     columns = 1 + max((len(row.shown) for _, row in rows), default=0)
-    # in inches: the headings are above each line, and the legend is below all lines
-    figure = Figure(
-        figsize=(CELL * columns + 0.2, (CELL + 0.7) * len(rows) + 0.55), layout="constrained"
-    )
+    figure = _empty_figure(sheet, len(rows), columns)
     axes = figure.subplots(len(rows), columns, squeeze=False)
     for line, (strip, row) in zip(axes, rows, strict=True):
         _draw_query(line[0], sheet, strip, row)
@@ -216,19 +219,36 @@ def _draw_sheet(sheet: StripSheet) -> Figure:
         for cell, hit in zip(line[1:], row.shown, strict=False):
             # `row.right`, if there is one, is the last of `row.shown`; it alone is marked as right
             _draw_hit(cell, sheet, hit, is_right=hit is row.right)
+    return figure
 
+
+def _empty_figure(sheet: StripSheet, rows: int, columns: int) -> Figure:
+    """Make the figure of a sheet for so many rows and columns of pictures, with the caption above
+    and the legend of the levels below, each in as many lines as the width needs."""
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    depth = len(sheet.levels)
     legend = legend_of(sheet.levels)
-    patches = [
-        Patch(color=color_of(level, depth), label=f"{mark} {name}") for level, mark, name in legend
-    ]
+    labels = [f"{mark} {name}" for _, mark, name in legend]
+    width = max(CELL * columns + 0.2, COLUMN)  # inches, as all sizes
+    # LETTERS of SMALL_PRINT fit into COLUMN inches, so fewer of this larger size do
+    caption = small_print(sheet.caption, int(LETTERS * width / COLUMN * SMALL_PRINT / CAPTION))
+    legend_width = legend_columns(labels, CAPTION, 5, width=width)
+    # the headings are above each row; further lines must not take the height of the pictures
+    more_lines = caption.count("\n") + (len(labels) - 1) // legend_width
+    height = (CELL + 0.7) * rows + 0.55 + more_lines * 1.5 * CAPTION / 72
+    figure = Figure(figsize=(width, height), layout="constrained")
+    figure.suptitle(caption, fontsize=CAPTION)
     figure.legend(
-        handles=patches,
+        handles=[Patch(color=color_of(level, depth)) for level, _, _ in legend],
+        labels=labels,
         loc="outside lower center",
-        ncols=min(depth + 1, 5),
-        fontsize=6.5,
+        ncols=legend_width,
+        columnspacing=1.2,
+        fontsize=CAPTION,
         frameon=False,
     )
-    figure.suptitle(sheet.caption, fontsize=6.5)
     return figure
 
 
