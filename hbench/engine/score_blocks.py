@@ -7,6 +7,7 @@ shapes alone, and the shapes follow from the data. So the scores, bit for bit, d
 the order of the items nor on the number of threads.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -245,7 +246,7 @@ def block_size(row: int, memory: int, queries: int) -> int:
             "the memory limit is too small for the scores of one query",
             expected=f"{row / 2**10:,.1f} KB at least",
             found=f"{max(memory, 0) / 2**10:,.1f} KB left for them",
-            fix="give a larger --max-memory",
+            fix=f"give a --max-memory that is larger by {math.ceil((row - memory) / 2**10):,} KB",
         )
     if fitting < BLOCK_STEP:  # slower than a multiple of 16, but better than an error
         return int(fitting)
