@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -200,12 +201,13 @@ def _by_exponents(
     H-AP in SupRank's Tab. V fit α = 3. `report`: measures an examined submission and returns its
     report."""
     for alpha in ALPHAS:
-        settings = Settings([str(metric)], similarity=data.protocol.similarity, alpha=alpha)
+        parameters = {**dict(metric.parameters), "alpha": str(alpha)}
+        name = str(replace(metric, parameters=tuple(parameters.items())))
+        settings = Settings([name], similarity=data.protocol.similarity)
         # `doubted=False`: no search for doubtful vectors
-        value = report(examine(given, data, settings, doubted=False)).scores[str(metric)]
-        # `options` is empty, as no option of `hbench evaluate` sets α
+        value = report(examine(given, data, settings, doubted=False)).scores[name]
         words = f"the relevance has the exponent α = {alpha}"
-        yield Convention((words,), options="", value=value)
+        yield Convention((words,), options=f"--metrics {shlex.quote(name)}", value=value)
 
 
 def _of_report(
