@@ -52,11 +52,19 @@ def command(name: str) -> None:
              hbench cite H-AP
              hbench cite HAPPIER
     """
-    from hbench.core.errors import UnknownName
+    from hbench.core.errors import UnknownName, UsageError
     from hbench.datasets.metadata.publications import bibtex
+    from hbench.metrics.definitions import metrics
 
     # `Known` only completes names in the shell, so `name` may be any text
     if not (listed := sources(name)):
+        base = _base_of(name).partition("@")[0]
+        if base in {spelling.partition("@")[0].rstrip("/#") for spelling in metrics}:
+            raise UsageError(
+                f"no paper is known here that defines {name}",
+                expected=f"one of {', '.join(METRIC_SOURCES)}",
+                fix="cite the evaluator: hbench cite hbench",
+            )
         raise UnknownName("dataset, metric, loss or method", name, _names())
     show(bibtex(listed).rstrip("\n"))
 
@@ -83,13 +91,18 @@ def _of_metric(name: str) -> dict[str, str]:
     """Return the paper of a metric. Parts of its name that the paper does not define are ignored: a
     level (AP/genus), a relevance (H-AP(…)), partial lists (AP#), a cut (NDCG@10, but not mAP@R), or
     what is counted (HD-first-mistake)."""
-    metric = re.split(r"[/(#]", name)[0]
+    metric = _base_of(name)
     without_rank = metric.partition("@")[0]
     without_count = metric.partition("-mistake")[0].removesuffix("-first")
     for spelling in (metric, without_rank, without_count):
         if spelling in METRIC_SOURCES:
             return {spelling: METRIC_SOURCES[spelling]}
     return {}
+
+
+def _base_of(name: str) -> str:
+    """A metric's name without level, parameters and cut, but with @R."""
+    return re.split(r"[/(#]", name)[0]
 
 
 def _of_rows(method: str) -> dict[str, str]:

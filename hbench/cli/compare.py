@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from hbench.cli.names import FILE, METRICS
-from hbench.cli.terminal import show, show_json, show_table
+from hbench.cli.terminal import format_of, say, show, show_json, show_table
 
 
 @click.command("compare")
@@ -47,19 +47,22 @@ def command(
 
     Example: hbench compare mine.json baseline.json
     """
+    form = format_of("table", as_json=as_json, as_csv=as_csv)
     from hbench.records import comparison, shown
     from hbench.records.differences import HEADER
 
     result = comparison.compare(first, second, metrics, unit=unit, by_query=by_query)
-    if as_json:
+    if form == "json":
         differences = [difference.record() for difference in result]
         show_json({"signature": result.signature, "unit": result.unit, "differences": differences})
         return
-    if as_csv:
+    if form == "csv":
         show(result.csv().rstrip("\n"))
         return
     # "", or a sentence: the images of the two reports were embedded at different sizes
     sizes = f"; {result.sizes}" if result.sizes else ""
+    equal = len(result) - len(result.shown)
+    left_out = f"; {equal} of them, 100 in both reports, not shown" if equal else ""
     show_table(
         f"{result.methods[0]} − {result.methods[1]}, "
         f"{shown.percent_note(each.metric for each in result.shown)}",
@@ -67,5 +70,7 @@ def command(
         # without the R@k that are 100 in both reports, except the one with the smallest k
         [difference.cells for difference in result.shown],
         f"over {result.over}{sizes}; p: two-sided paired sign-flip test; corrected: by Holm's "
-        f"method for all {len(result)} metrics",
+        f"method for all {len(result)} metrics{left_out}",
     )
+    if result.doubt:
+        say(f"note: {result.doubt}")

@@ -14,7 +14,7 @@ from hbench.cli.option_blocks import block, words_of
 from hbench.cli.reporting import ReportFiles
 from hbench.cli.smaller import SMALLER, SmallerOptions, score_sizes, show_sizes
 from hbench.cli.table_options import TABLE
-from hbench.cli.terminal import bars, say, show_json
+from hbench.cli.terminal import bars, format_of, say, show_json
 
 if TYPE_CHECKING:
     from hbench.cli.reporting import MachineOptions, ScoringOptions
@@ -220,18 +220,18 @@ def command(
     execution = extent.of(machine)
     # {option: value} of options that make no sense for a table of several sizes of the vectors
     of_one_report = {"--check": check, "--remarks": remarks, "--method": method}
-    shown_as = "json" if as_json else format_
+    shown_as = format_of(format_, as_json=as_json)
     smaller.refuse_beside(
         of_one_report | submitted.of_names | files.beside_the_report | extent.given, shown_as
     )
     # `extent`: --top-k, --trees, --resume and --blocks. The results that --top-k keeps lie beside
     # values by query, so a file of those is added if none was asked for. `nodes`: the file of
     # vectors of the tree's names, if these are the queries
-    files = _refused_together(files, extent, method=method, nodes=submitted.nodes)
+    files = _refused_together(files, extent, check=check, method=method, nodes=submitted.nodes)
     # Before a dataset is loaded, refuse files that do not exist. FILE may be missing: then
     # `submitted.read` needs --query and --gallery.
     reporting.refuse_missing([file, *submitted.paths])
-    data = table.load(dataset)
+    data = table.load_unsaid(dataset)  # how it was understood is said with the report
     given = submitted.read(file)
     # `read_if_refused`: with an error, print how the dataset's table was understood
     if smaller.are_given:
@@ -241,8 +241,10 @@ def command(
         return
     with reporting.read_if_refused(data):
         checked = reporting.examined(given, data, scoring.settings, method)
+        if check:
+            _refuse_unfit(checked, execution, submitted.nodes)
     if check:
-        _show_checked(checked, as_json=as_json)
+        _show_checked(checked, as_json=shown_as == "json")
         return
 
     # `scored`: the files of vectors with those of their ids, which a cluster's workers read again
@@ -253,16 +255,19 @@ def command(
 
 
 def _refused_together(
-    files: ReportFiles, extent: Extent, *, method: str | None, nodes: Path | None
+    files: ReportFiles, extent: Extent, *, check: bool, method: str | None, nodes: Path | None
 ) -> ReportFiles:
     """Return the files to write. Raises UsageError, before anything is scored, for options that
     exclude each other or lack another one, and for files that cannot be written.
 
     --top-k stores the first results in a file next to the report. With it, the values by query are
     written even without --by-query, to a second file next to the report.
-    `extent`: what is computed besides the scores. `nodes`: the file of vectors of names, if these
+    `extent`: what is computed besides the scores. `check`: whether the file is only validated;
+    `method`: its name, for the row. `nodes`: the file of vectors of names, if these
     are the queries.
     """
+    if check and (written := [option for option, path in files.given.items() if path]):
+        raise click.UsageError(f"--check writes no file: leave {' and '.join(written)} out.")
     if files.row and not method:
         raise click.UsageError("--row needs --method, the name of the row.")
     # a process that computes only a share of the blocks has no scores to write
@@ -279,6 +284,18 @@ def _refused_together(
         files = replace(files, by_query=files.by_query or beside)
     files.refuse_unwritable()
     return files
+
+
+def _refuse_unfit(checked: Examined, execution: Execution, nodes: Path | None) -> None:
+    """Raise the errors of scoring that come before anything is ranked, so that --check finds them,
+    too. `nodes`: the file of vectors of names, if these are the queries."""
+    if nodes is None:
+        execution.refuse_unfit(checked)
+    else:
+        from hbench.evaluation.by_name import nodes as names
+        from hbench.evaluation.by_name.queries import asked_by_name
+
+        asked_by_name(checked, names.read(nodes, checked.data.levels))
 
 
 def _show_checked(checked: Examined, *, as_json: bool) -> None:

@@ -78,6 +78,11 @@ class ReportFiles:
         """The options of the files other than the report, {option: path or None}."""
         return {"--by-query": self.by_query, "--row": self.row}
 
+    @property
+    def given(self) -> dict[str, object]:
+        """The options of all files, {option: path or None}."""
+        return {"--out": self.output, **self.beside_the_report}
+
     def refuse_unwritable(self) -> None:
         """Raise UsageError, before any work, for a file that could not be written."""
         from hbench.core import files as atomic

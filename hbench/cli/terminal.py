@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from hbench.core.errors import visible
+from hbench.core.errors import UsageError, visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
@@ -49,11 +49,14 @@ def show_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def format_of(form: str, *, as_json: bool, as_csv: bool) -> str:
-    """Choose the output format: `form`, the value of --format, unless --json or --csv is given."""
-    if as_json:
-        return "json"
-    return "csv" if as_csv else form
+def format_of(form: str, *, as_json: bool, as_csv: bool = False) -> str:
+    """Choose the output format: `form`, the value of --format, unless --json or --csv is given.
+    Raises UsageError for two formats. "table" counts as none: it is the default of --format."""
+    short = [name for name, given in (("json", as_json), ("csv", as_csv)) if given]
+    asked = {*short, *([form] if form != "table" else [])}
+    if len(asked) > 1:
+        raise UsageError("several formats are asked for", found=", ".join(sorted(asked)))
+    return asked.pop() if asked else form
 
 
 def _in_a_line(cell: str) -> str:

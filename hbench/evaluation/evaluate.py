@@ -142,13 +142,19 @@ ZERO = "zero"
 
 def without(leave_out: str | None, submission: Submission) -> Submission:
     """Remove the vectors that a user wants to leave out. `leave_out`: "zero" removes the vectors of
-    length 0, None removes nothing. A submitted ranking has no vectors and is returned unchanged.
-    Raises UnknownName for another word.
+    length 0, None removes nothing. Raises UnknownName for another word, and UsageError for a
+    submitted ranking, which has no vectors.
     """
-    if leave_out is None or isinstance(submission, RankingSubmission):
+    if leave_out is None:
         return submission
     if leave_out != ZERO:
         raise UnknownName("word for what to leave out", leave_out, [ZERO])
+    if isinstance(submission, RankingSubmission):
+        raise UsageError(
+            f"{submission.source.file} has no vectors to leave out",
+            expected="embeddings",
+            found="rankings",
+        )
     return submission.without_zeros()
 
 

@@ -15,6 +15,7 @@ from hbench.engine.job import Execute
 from hbench.evaluation.evaluate import report_on
 from hbench.evaluation.examination import Examined
 from hbench.evaluation.measurement import OnTest, measure
+from hbench.evaluation.submission.ranking import RankingSubmission
 from hbench.records.report import Report
 from hbench.submissions import embeddings
 
@@ -72,6 +73,12 @@ class Execution:
                 "a share of the blocks needs a folder to keep them in",
                 fix="name one by --resume DIR",
             )
+        if self.edges and not self.trees:
+            raise UsageError(
+                "--edges names the columns of a list of edges, for --trees",
+                found="no --trees",
+                fix="name the file by --trees FILE, or leave --edges out",
+            )
         if self.trees:
             # imported only here, which saves other commands a tenth of a second
             from hbench.evaluation.variants.trees import parse
@@ -123,6 +130,7 @@ class Execution:
         `execute`: the executor that `open` yields. `on_test`: called with the name of a test;
         returns a function that is called with the number of finished blocks and that of all.
         """
+        self._refuse_for_ranking(examined)
         if self.trees:
             from hbench.evaluation.variants.trees import parse, report_under
 
@@ -136,6 +144,27 @@ class Execution:
         return report_on(
             examined, memory=self.memory, execute=execute, on_test=on_test, top_k=self.top_k
         )
+
+    def refuse_unfit(self, examined: Examined) -> None:
+        """Raise the errors of an evaluation that come before anything is ranked: those of the
+        similarity, of other trees and of the memory, and of options without an effect."""
+        self._refuse_for_ranking(examined)
+        if self.trees:
+            from hbench.evaluation.variants.trees import jobs_under, parse
+
+            jobs_under(examined, parse(self.trees, self.edges), memory=self.memory)
+        else:
+            examined.jobs(memory=self.memory)
+
+    def _refuse_for_ranking(self, examined: Examined) -> None:
+        """Raise UsageError for options of who ranks, if a ranking was submitted."""
+        unused = [f"--{name}" for name in ELSEWHERE if getattr(self, name)]
+        if unused and isinstance(examined.submission, RankingSubmission):
+            raise UsageError(
+                f"{examined.submission.source.file} is ranked already",
+                expected="embeddings, which hbench ranks",
+                fix=f"leave {' and '.join(unused)} out",
+            )
 
     def keep_blocks(
         self, examined: Examined, execute: Execute, on_test: OnTest | None = None

@@ -4,6 +4,7 @@ without positives, too few units.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -44,7 +45,9 @@ def few_units(units: NDArray[np.int64], unit: str, *, partial: bool = False) -> 
         return []
     over = f"the intervals are over {units_in_words(unit, number, partial=partial)}"
     if number >= MIN_UNITS:
-        over += f", whose sizes differ so much that they say as much as {effective:.1f} equal ones"
+        # rounded down: 11.98 is not yet MIN_UNITS
+        equal = math.floor(10 * effective) / 10
+        over += f", whose sizes differ so that they say as much as {equal:.1f} equal ones"
     return [f"{over}: with fewer than {MIN_UNITS} no interval can be trusted"]
 
 

@@ -14,6 +14,7 @@ from hbench.core.errors import ComparisonError, UnknownName
 from hbench.core.tables import without_formula
 from hbench.core.text import csv_text
 from hbench.metrics.names import parse_metrics
+from hbench.metrics.significance import MIN_UNITS
 from hbench.records import document as reports
 from hbench.records.differences import HEADER, Difference, differences_of, with_metrics_alone
 from hbench.records.document import BY_QUERY, Document
@@ -83,6 +84,16 @@ class Comparison:
         return units_in_words(self.unit, max(difference.units for difference in self.differences))
 
     @property
+    def doubt(self) -> str:
+        """What speaks against the intervals: too few units. "" if there are enough."""
+        if max(difference.units for difference in self.differences) >= MIN_UNITS:
+            return ""
+        return (
+            f"the intervals are over {self.over}: with fewer than {MIN_UNITS} no interval can be "
+            "trusted"
+        )
+
+    @property
     def shown(self) -> list[Difference]:
         """The differences that a printed table shows. If several R@k of one level are 100 % in both
         reports, only the one with the smallest k is shown.
@@ -109,7 +120,7 @@ class Comparison:
             return "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
 
         title = f"{self.methods[0]} − {self.methods[1]}, {percent_note(metrics)}, over {self.over}"
-        return "\n".join([title, *map(aligned, rows)])
+        return "\n".join([title, *map(aligned, rows), *([self.doubt] if self.doubt else [])])
 
     def csv(self) -> str:
         """Return CSV with a line per metric. Its columns are the names of the two methods, the

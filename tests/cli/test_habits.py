@@ -17,7 +17,7 @@ from hbench.cli import group
 from hbench.cli.cite import METRIC_SOURCES
 from hbench.datasets import specs
 from hbench.metrics.definitions import metrics
-from tests.command_line import at_a_terminal, refusal
+from tests.command_line import at_a_terminal, call, refusal
 
 pytestmark = [pytest.mark.fast, pytest.mark.usefixtures("empty_home")]
 
@@ -183,9 +183,11 @@ def test_a_series_of_files_is_one_line(tmp_path, monkeypatch):
 
 @pytest.fixture
 def scored(tmp_path):
-    """A table of four items, and vectors of them."""
-    (tmp_path / "own.csv").write_text("id,kind,name\na,x,p\nb,x,p\nc,y,q\nd,y,q\n")
-    np.savez(tmp_path / "e.npz", ids=list("abcd"), embeddings=np.eye(4, dtype=np.float32))
+    """A table of eight items, and vectors of them."""
+    rows = ["a,x,p", "b,x,p", "c,x,q", "d,x,q", "e,y,r", "f,y,r", "g,y,s", "h,y,s"]
+    (tmp_path / "own.csv").write_text("\n".join(["id,kind,name", *rows]))
+    vectors = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+    np.savez(tmp_path / "e.npz", ids=list("abcdefgh"), embeddings=vectors)
     return tmp_path
 
 
@@ -208,3 +210,77 @@ def test_no_file_is_written_over_one_that_is_read_or_written(scored, monkeypatch
     said = refusal(*words)
     assert "would be overwritten" in said
     assert {path.name: path.read_bytes() for path in scored.iterdir()} == before
+
+
+RUN = "".join(
+    f"{query} 0 {item} 1 .9 x\n" for query, item in zip("abcdefgh", "badcfehg", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("e.npz", "--edges", "a,b"), "no --trees"),
+        (
+            ("e.npz", "--check", "--out", "r.json", "--by-query", "q.parquet"),
+            "--out and --by-query",
+        ),
+        (("e.npz", "--json", "--format", "csv"), "csv, json"),
+        (("run.trec", "--resume", "kept"), "leave --resume out"),
+        (("run.trec", "--leave-out", "zero"), "no vectors to leave out"),
+    ],
+    ids=str,
+)
+def test_options_that_would_do_nothing_are_refused(scored, words, named):
+    (scored / "run.trec").write_text(RUN)
+    file, *options = words
+    assert named in refusal("evaluate", scored / file, "-d", scored / "own.csv", *options)
+    assert not (scored / "kept").exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("e.npz", "--similarity", "hamming"),
+        ("e.npz", "--max-memory", "1"),
+        ("e.npz", "--nodes", "e.npz"),
+        ("run.trec", "--trees", "shuffled"),
+    ],
+    ids=str,
+)
+def test_checking_refuses_what_scoring_refuses(scored, monkeypatch, options):
+    (scored / "run.trec").write_text(RUN)
+    monkeypatch.chdir(scored)
+    of_scoring = refusal("evaluate", *options, "-d", "own.csv")
+    assert of_scoring in refusal("evaluate", *options, "-d", "own.csv", "--check")
+
+
+def test_a_larger_memory_as_advised_is_enough(scored, monkeypatch):
+    monkeypatch.chdir(scored)
+    said = refusal("evaluate", "e.npz", "-d", "own.csv", "--max-memory", 1)
+    more = int(re.search(r"larger by (\d+) KB", said)[1])
+    call("evaluate", "e.npz", "-d", "own.csv", "--max-memory", f"{more + 1}K")
+
+
+@pytest.mark.parametrize("verb", ["gap", "explain", "evaluate-all"])
+def test_how_a_table_was_understood_is_said_by_every_verb(scored, verb):
+    words = {
+        "gap": (scored / "e.npz", "--batch", 4),
+        "explain": (scored / "e.npz", "--metric", "AP", "--value", "50.0"),
+        "evaluate-all": (scored, "--out", scored / "reports"),
+    }[verb]
+    assert "read: own.csv" in call(verb, *words, "-d", scored / "own.csv").stderr
+
+
+def test_a_comparison_over_few_classes_says_that_its_intervals_cannot_be_trusted(scored):
+    for name in ("one", "two"):
+        words = ("-d", scored / "own.csv", "-o", scored / f"{name}.json")
+        call("evaluate", scored / "e.npz", *words)
+    done = call("compare", scored / "one.json", scored / "two.json", "--metrics", "AP,R@10,R@100")
+    assert "fewer than 12" in done.stderr
+    assert "all 3 metrics; 1 of them, 100 in both reports, not shown" in done.stdout
+
+
+def test_a_metric_without_a_paper_is_no_unknown_name():
+    assert "hbench cite hbench" in refusal("cite", "MRR")
+    assert "hbench cite hbench" in refusal("cite", "P@5/genus")
