@@ -29,7 +29,7 @@ from hbench.integrations import checked_metrics
 from hbench.losses import CrossBatchMemory as OwnMemory
 from hbench.losses.baselines.proxies import class_paths
 from hbench.losses.baselines.rambo import RamboClasses
-from hbench.losses.batch_loss import BatchLoss, Indices
+from hbench.losses.batch_loss import BatchLoss, Indices, name_of
 
 
 class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
@@ -142,7 +142,7 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
             if isinstance(part, BatchLoss) and (part.partial or not part.takes_pairs):
                 reason = "leaves out pairs of unknown level" if part.partial else "takes no pairs"
                 raise ConfigError(
-                    f"{type(part).__name__} {reason}",
+                    f"{name_of(part)} {reason}",
                     expected="no pairs, neither of a miner nor of efficient=True",
                     fix="leave these out, or gather the batch with hbench.gather_batch",
                 )

@@ -71,6 +71,10 @@ class LossEntry:
             loss.spelling = ", ".join(
                 [repr(name), *(f"{key}={value!r}" for key, value in parameters.items())]
             )
+        # a loss inside, such as that of a memory, may have been built by a name of its own
+        for part in loss.modules():
+            if isinstance(part, BatchLoss) and not part.called:
+                part.called = name
         return loss
 
 

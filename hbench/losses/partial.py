@@ -22,9 +22,8 @@ from collections.abc import Iterator
 import numpy as np
 from torch import nn
 
-from hbench.core.errors import ConfigError
 from hbench.losses.baselines.decomposability import WeightedSum
-from hbench.losses.batch_loss import BatchLoss
+from hbench.losses.batch_loss import BatchLoss, needs_every_label
 from hbench.losses.wrappers import CrossBatchMemory, PerLevel
 from hbench.tree import Labels, LabelTree
 from hbench.tree.partial import known_levels
@@ -47,12 +46,7 @@ def leave_unknown_out(loss: nn.Module) -> nn.Module:
     """
     for part in _losses_in(loss):
         if not (isinstance(part, BatchLoss) and part.takes_partial):
-            raise ConfigError(
-                f"{type(part).__name__} needs every label down to the finest level",
-                expected="a loss of pairs or of ranks",
-                found="labels that end early",
-                fix="leave out their items (--policy drop), or choose another loss",
-            )
+            raise needs_every_label(part)
     # Wrappers are made partial, too. A partial loss refuses the pairs of a miner, since these may
     # use unknown labels, and it is the outermost wrapper that gets a miner's pairs.
     for module in loss.modules():

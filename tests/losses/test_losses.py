@@ -107,6 +107,23 @@ def test_half_precision_is_computed_in_float32(name):
     assert half.grad.dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_float64_stays_float64(name):
+    embeddings, labels = batch([0, 0, 1, 1, 2, 3, 3])
+    assert build(name)(embeddings.double(), labels).dtype == torch.float64
+
+
+@pytest.mark.parametrize("name", WITH_REFERENCES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64], ids=str)
+def test_references_may_have_another_precision(name, dtype):
+    embeddings, labels = batch([0, 0, 1, 1, 2, 3, 3])
+    references, classes = batch([0, 1, 1, 2, 3], seed=1)
+    references = references.detach().to(dtype)
+    value = build(name)(embeddings, labels, references, classes)
+    exact = build(name)(embeddings.double(), labels, references.double(), classes)
+    assert value.item() == pytest.approx(exact.item(), rel=1e-4)
+
+
 @pytest.mark.parametrize(
     ("name", "params", "message"),
     [

@@ -125,10 +125,38 @@ def test_losses_that_need_every_label_are_refused(name):
         leave_unknown_out(build(name))
 
 
+@pytest.mark.parametrize("name", [*LEAVE_OUT, "xbm"])
+def test_a_bare_loss_leaves_unknown_pairs_out_too(name):
+    vectors, labels = random_batch(0)
+    found = []
+    for made in (lambda loss: loss, leave_unknown_out):
+        torch.manual_seed(0)
+        loss = build_loss("xbm", loss="sup_ap", size=48) if name == "xbm" else build(name)
+        found.append(made(loss)(vectors, labels))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", [name for name in NEED_ALL if name != "rambo_map_classes"])
+def test_a_bare_loss_that_needs_every_label_refuses_the_unknown(name):
+    with pytest.raises(ConfigError, match=f"{name} needs every label"):
+        build(name)(*random_batch(0))
+
+
+def test_mixed_items_need_every_label():
+    with pytest.raises(ConfigError, match="recall_at_k needs every label"):
+        build_loss("recall_at_k", simix=True)(*random_batch(0))
+
+
+def test_mined_pairs_may_not_join_unknown_classes():
+    pairs = tuple(torch.tensor([each]) for each in (0, 1, 0, 2))
+    with pytest.raises(ConfigError, match="without mined pairs"):
+        build_loss("sup_ap")(*random_batch(0), pairs)
+
+
 def test_a_memory_and_a_sum_are_what_they_hold():
     assert leave_unknown_out(build_loss("xbm", loss="sup_ap", size=8)).loss.partial
     assert leave_unknown_out(build("roadmap")).partial
-    with pytest.raises(ConfigError, match="ProxySoftmax"):
+    with pytest.raises(ConfigError, match="nsm"):
         leave_unknown_out(build_loss("xbm", loss="nsm", size=8, params={"classes": 4, "dim": 5}))
     loss = leave_unknown_out(build_loss("triplet"))
     with pytest.raises(ConfigError, match="mined pairs"):

@@ -278,7 +278,7 @@ def test_partial_labels_train_a_loss_of_ranks_and_are_refused_by_a_loss_of_proxi
     losses = [line["loss"] for line in logged(tmp_path / "ranks") if "loss" in line]
     assert len(losses) == 3
     assert np.isfinite(losses).all()
-    with pytest.raises(ConfigError, match=r"ProxySoftmax needs every label[\s\S]*--policy drop"):
+    with pytest.raises(ConfigError, match=r"needs every label[\s\S]*--policy drop"):
         loop.train(tiny("glyphs-happier"), tmp_path / "proxies", dataset=partly_known)
 
 

@@ -30,7 +30,7 @@ class LossBatch(NamedTuple):
 
     `self_index` int64 (B,): the reference that is the query itself, −1 for none. `pairs`: mined
     pairs or triplets, None for all pairs. `partial`: whether labels may end above the finest level,
-    with −1 below their end (hbench.losses.partial).
+    with −1 below their end, whose pairs of unknown level are left out (hbench.losses.partial).
     """
 
     embeddings: Tensor
@@ -122,12 +122,14 @@ class BatchLoss(nn.Module):
     is not finite, either.
 
     Labels that do not form a tree, such as columns in the wrong order, raise an error. `spelling`:
-    name and parameters, for the repr. `takes_pairs`: whether the loss can use mined pairs.
-    `takes_partial`: whether it can leave out pairs of unknown level, by `LossBatch.listed`;
-    `partial`: whether it does so (hbench.losses.partial).
+    name and parameters, for the repr. `called`: the name that the loss or the combination that it
+    is part of was built by, for errors. `takes_pairs`: whether the loss can use mined pairs.
+    `takes_partial`: whether it can leave out pairs of unknown level, by `LossBatch.listed`. It does
+    so in a batch with a label of −1, and in every batch if it is `partial` (hbench.losses.partial).
     """
 
     spelling = ""
+    called = ""
     takes_pairs = True
     takes_partial = False
     partial = False
@@ -173,22 +175,16 @@ class BatchLoss(nn.Module):
             )
         if batch.pairs is not None and not self.takes_pairs:
             raise ConfigError(
-                f"{type(self).__name__} takes no mined pairs: it compares more than pairs of the "
-                "batch",
+                f"{name_of(self)} takes no mined pairs: it compares more than pairs of the batch",
                 found="an indices_tuple",
                 fix="call it without pairs, or use a miner with a loss of pairs or a rank loss",
-            )
-        if self.partial and batch.pairs is not None:
-            raise ConfigError(
-                "a loss of partial labels chooses its pairs itself",
-                fix="call it without mined pairs",
             )
         # On a GPU only the first batch is checked, since the check waits for the device; labels in
         # the wrong order are noticed in nearly every batch.
         if batch.labels.device.type == "cpu" or not self.labels_checked:
             require_tree(batch)
             self.labels_checked = True
-        value = self.compute(batch._replace(partial=self.partial))
+        value = self.compute(batch._replace(partial=self._leaves_out(batch)))
         # Comparisons with NaN are false, so a loss could be finite although its gradient is not.
         # Zero times the sum of the vectors is 0, or NaN if a vector is not finite. It is added to
         # the loss, since testing the vectors would make the host wait for the device.
@@ -198,6 +194,42 @@ class BatchLoss(nn.Module):
         for vectors in inputs:
             value = value + vectors.detach().sum(dtype=torch.float32).mul(0)
         return value
+
+    def _leaves_out(self, batch: LossBatch) -> bool:
+        """Whether the loss leaves pairs of unknown level out of this batch: if it is `partial`, or
+        if a label is −1. Raises ConfigError for a loss that cannot do so, and for mined pairs."""
+        if not self.takes_partial:
+            # such a loss looks at the finest classes of the batch alone, each of which it needs
+            if bool((batch.labels[:, -1:] < 0).any()):
+                raise needs_every_label(self)
+            return False
+        tables = (batch.labels, batch.ref_labels)
+        if not (self.partial or any(bool((table < 0).any()) for table in tables)):
+            return False
+        if batch.pairs is not None:
+            raise ConfigError(
+                "a loss of partial labels chooses its pairs itself",
+                expected="labels of every level, or no mined pairs",
+                found="mined pairs, which may join unknown classes, −1",
+                fix="call it without mined pairs",
+            )
+        return True
+
+
+def name_of(loss: nn.Module) -> str:
+    """The name of a loss in errors: the one it was built by, or else that of its class."""
+    return getattr(loss, "called", "") or type(loss).__name__
+
+
+def needs_every_label(loss: nn.Module) -> ConfigError:
+    """Make the error of a loss that cannot leave out pairs of unknown level."""
+    return ConfigError(
+        f"{name_of(loss)} needs every label down to the finest level",
+        expected="a loss of pairs or of ranks",
+        found="labels that end early, with −1 in the last column",
+        fix="leave out their items (--policy drop, or in your own loop the rows with −1), or "
+        "choose another loss",
+    )
 
 
 def require_tree(batch: LossBatch) -> None:
@@ -346,10 +378,8 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def full_precision(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Convert half precision to float32, since it loses the order of close scores; keep float32 and
-    float64.
+    """Convert tensors to float64 if one of them has it, else to float32, since half precision loses
+    the order of close scores.
     """
-    return tuple(
-        tensor.float() if tensor.dtype in {torch.float16, torch.bfloat16} else tensor
-        for tensor in tensors
-    )
+    double = any(tensor.dtype == torch.float64 for tensor in tensors)
+    return tuple(tensor.to(torch.float64 if double else torch.float32) for tensor in tensors)
