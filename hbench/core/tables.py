@@ -17,19 +17,20 @@ from numpy.typing import NDArray
 
 from hbench.core.files import replacing, write_text
 
+NUMBER = re.compile(r"[+-]?\d+(\.\d*)?(e[+-]?\d+)?", re.ASCII)
 DELIMITERS = {".csv": ",", ".tsv": "\t"}  # by the suffix of a text file that is written
 
 
 def without_formula(value: Any) -> Any:
     """Return the value of a cell, with an apostrophe in front of a text that a spreadsheet would
-    execute as a formula.
+    execute as a formula. A number, also as text, is none.
 
-    >>> without_formula("=HYPERLINK(1)"), without_formula(-1)
-    ("'=HYPERLINK(1)", -1)
+    >>> without_formula("=HYPERLINK(1)"), without_formula("-1+2"), without_formula("-1.5")
+    ("'=HYPERLINK(1)", "'-1+2", '-1.5')
     """
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return f"'{value}"
-    return value
+    if not isinstance(value, str) or NUMBER.fullmatch(value):
+        return value
+    return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 def texts(table: pa.Table, column: str) -> list[str]:

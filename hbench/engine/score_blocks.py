@@ -246,7 +246,8 @@ def block_size(row: int, memory: int, queries: int) -> int:
             "the memory limit is too small for the scores of one query",
             expected=f"{row / 2**10:,.1f} KB at least",
             found=f"{max(memory, 0) / 2**10:,.1f} KB left for them",
-            fix=f"give a --max-memory that is larger by {math.ceil((row - memory) / 2**10):,} KB",
+            fix="give a limit (--max-memory, memory=) that is larger by "
+            f"{math.ceil((row - memory) / 2**10):,} KB",
         )
     if fitting < BLOCK_STEP:  # slower than a multiple of 16, but better than an error
         return int(fitting)

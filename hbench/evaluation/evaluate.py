@@ -64,7 +64,8 @@ def evaluate(
 ) -> Report:
     """Score an embedding file, or a ranking, on every test of a dataset, and return a report.
 
-    Everything is read and checked before any work starts. Scores are fractions in [0, 1].
+    Everything is read and checked before any work starts. Scores are fractions in [0, 1], but
+    those of hops@k are numbers.
 
     Args:
         submission: the path of a file (docs/score.md lists the formats), what was read from one, a

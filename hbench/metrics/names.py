@@ -383,7 +383,7 @@ def _unknown(text: str) -> UnknownName:
     # the spelling of another library, such as ndcg_at_10
     if (meant := meant_by(text)) is not None:
         return UnknownName("metric", text, spellings(), meant=meant)
-    cut = re.search(r"@([1-9]\d*)", text)
+    cut = re.search(r"@([1-9]\d*)(?=[/#]|$)", text)  # a number alone, and not that of R@1e3
     return UnknownName("metric", text, spellings(cut[1] if cut else "k"))
 
 

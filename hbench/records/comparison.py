@@ -75,7 +75,7 @@ class Comparison:
             if difference.metric == metric:
                 return difference
         raise UnknownName(
-            "metric of this comparison", metric, [one.metric for one in self.differences]
+            "metric of this comparison", str(metric), [one.metric for one in self.differences]
         )
 
     @property
@@ -189,7 +189,8 @@ def compare(
     one_file, other_file = by_query or (None, None)
     one_table = _values_by_query(first, one, one_file)
     other_table = _values_by_query(second, other, other_file)
-    if metrics:  # only metrics in both tables are compared, so dropping them from one is enough
+    # only metrics in both tables are compared, so dropping them from one is enough
+    if metrics is not None:
         names = [str(name) for name in parse_metrics(metrics, one.levels)]
         one_table = with_metrics_alone(one_table, other_table, names)
     unit = unit or one.unit

@@ -169,7 +169,7 @@ def read(path: Path) -> Document:
         return Document.model_validate(read_json(Path(path), most=MAX_LIST_BYTES))
     except FileNotFoundError:
         raise SubmissionError(
-            f"{path} does not exist", fix="hbench evaluate … --json writes one"
+            f"{path} does not exist", fix="hbench evaluate … --out FILE.json writes one"
         ) from None
     except ValidationError as error:  # a ValueError, too, so it comes before the next handler
         raise SubmissionError(

@@ -227,6 +227,13 @@ def test_json_csv_and_the_picture_have_the_same_scores(folder, tmp_path):
     assert "bytes of a vector" in (tmp_path / "sizes.svg").read_text()
 
 
+def test_csv_has_numbers_that_programs_read(folder):
+    words = ("--dims", "2", "--metrics", "AP", "--format", "csv")
+    rows = csv.DictReader(io.StringIO(on_command_line(folder, *words).stdout))
+    (smaller,) = [row for row in rows if row["dims"] == "2"]
+    assert float(smaller["AP low"]) <= float(smaller["AP difference"]) < 0
+
+
 def test_the_page_has_the_table_and_the_picture_and_loads_nothing(folder, tmp_path):
     words = ("--dims", "4", "--metrics", "R@1,H-AP", "--page", tmp_path / "sizes.html")
     done = on_command_line(folder, *words)

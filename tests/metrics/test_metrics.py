@@ -354,6 +354,12 @@ NAMELESS = (
         ),
     ],
 )
+def test_a_cut_that_is_no_number_is_not_copied_into_the_list():
+    with pytest.raises(UnknownName, match="R@k") as refusal:
+        MetricName.parse("R@1e3")
+    assert "H-P@1," not in str(refusal.value)
+
+
 def test_unknown_metrics_of_the_tree_are_refused_with_a_suggestion(spelling, error, words):
     with pytest.raises(error, match=words):
         value(spelling, [2, 1], 2)

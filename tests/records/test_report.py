@@ -11,7 +11,13 @@ import pytest
 
 import hbench
 from hbench.boards.runs import empty_board
-from hbench.core.errors import ComparisonError, HBenchError, SubmissionError, UsageError
+from hbench.core.errors import (
+    ComparisonError,
+    HBenchError,
+    SubmissionError,
+    UnknownName,
+    UsageError,
+)
 from hbench.evaluation.arrays import score
 from hbench.records import document as reports
 from hbench.records.document import Document
@@ -294,6 +300,13 @@ def named():
     return hbench.score(
         [[1.0, 0.1], [1.0, 0.0], [0.0, 1.0]], [["a<b", "x"], ["a<b", "x"], ["c", "z"]]
     )
+
+
+def test_a_comparison_without_metrics_and_one_by_number_are_refused(perfect):
+    with pytest.raises(UsageError, match="no metric is named"):
+        hbench.compare(perfect, perfect, metrics=[])
+    with pytest.raises(UnknownName, match="'0'"):
+        hbench.compare(perfect, perfect)[0]
 
 
 def test_a_notebook_shows_the_scores_and_counts_the_remarks(named):

@@ -70,8 +70,9 @@ def score(
 ) -> Report:
     """Score vectors by their labels, against each other or against a gallery, and return a report.
 
-    A query is never in its own list. Scores are fractions in [0, 1]. What the numbers mean is on
-    docs/metrics.md; options as the released evaluators have them, on docs/protocols.md.
+    A query is never in its own list. Scores are fractions in [0, 1], but those of hops@k are
+    numbers. What they mean is on docs/metrics.md; options as the released evaluators have them, on
+    docs/protocols.md.
 
     Args:
         vectors: (N, D), numpy arrays or torch tensors of any float type.

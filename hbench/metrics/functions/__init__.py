@@ -280,7 +280,7 @@ def recall_at_k(
         depth: the number of levels L. Default: the highest level that occurs.
 
     Returns:
-        float64 (Q,), a fraction in [0, 1] for each query, NaN for those without a positive.
+        float64 (Q,), a fraction in [0, 1] for each query, 0 for those without a positive.
 
     Raises:
         UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
