@@ -354,12 +354,6 @@ NAMELESS = (
         ),
     ],
 )
-def test_a_cut_that_is_no_number_is_not_copied_into_the_list():
-    with pytest.raises(UnknownName, match="R@k") as refusal:
-        MetricName.parse("R@1e3")
-    assert "H-P@1," not in str(refusal.value)
-
-
 def test_unknown_metrics_of_the_tree_are_refused_with_a_suggestion(spelling, error, words):
     with pytest.raises(error, match=words):
         value(spelling, [2, 1], 2)
@@ -419,3 +413,9 @@ def test_an_empty_list_loses_no_item():
     assert without_last(empty).counts.tolist() == [0, 0, 0]
     of_one = LevelSequence(np.ones(1, np.int64), np.ones(1, np.uint8), np.array([0, 1, 0]))
     assert without_last(of_one).counts.tolist() == [0, 0, 0]
+
+
+def test_a_cut_that_is_no_number_is_not_copied_into_the_list():
+    with pytest.raises(UnknownName, match="R@k") as refusal:
+        MetricName.parse("R@1e3")
+    assert "H-P@1," not in str(refusal.value)
