@@ -116,6 +116,13 @@ def test_a_run_without_vectors_or_a_file_without_the_gallery_is_refused(trained,
         gallery_of(manifest, some, "noise")
 
 
+def test_a_picture_that_cannot_be_read_is_named_with_advice_for_pictures(trained, tmp_path):
+    run, _, _ = trained
+    said = refusal("search", run, tmp_path / "nope.png")
+    assert "nope.png cannot be read as a picture" in said
+    assert "--repair" not in said
+
+
 def test_an_onnx_file_gives_the_models_embeddings_of_any_number_of_images(trained, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     run, data, _ = trained

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import nn
 
-from hbench.core.errors import SubmissionError, UsageError, examples
+from hbench.core.errors import DataError, SubmissionError, UsageError, examples
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.pictures import open_upright
 from hbench.engine.similarity.unit_vectors import unit_vectors
@@ -65,7 +65,7 @@ def search(model: Embedder, pictures: Sequence[Path], gallery: SearchedItems, *,
     Raises DataError for a picture that cannot be read, UsageError if the gallery's vectors have
     another dimension than the model's.
     """
-    images = [open_upright(picture.parent, picture.name) for picture in pictures]
+    images = [_read(picture) for picture in pictures]
     asked = embedded_pictures(model, images)  # (Q, D), of length 1
     if asked.shape[1] != gallery.vectors.shape[1]:
         raise UsageError(
@@ -161,3 +161,16 @@ def _picture_of(manifest: Manifest, asked: dict[str, Image.Image]) -> Picture | 
     if opened is None:
         return None
     return lambda item: asked[item] if item in asked else opened(item)
+
+
+def _read(picture: Path) -> Image.Image:
+    """Read a picture from anywhere. Raises DataError if it cannot be read, with other advice than
+    for the picture of a dataset's item."""
+    try:
+        return open_upright(picture.parent, picture.name)
+    except DataError as error:
+        raise DataError(
+            f"{picture} cannot be read as a picture",
+            expected="a file such as .jpg, .png or .webp",
+            found=error.found,
+        ) from None
