@@ -5,10 +5,11 @@ of it.
 import pydoc
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import hbench
-from hbench.core.errors import UsageError
+from hbench.core.errors import SubmissionError, UsageError
 
 pytestmark = pytest.mark.fast
 
@@ -33,3 +34,11 @@ def test_help_of_a_function_begins_with_names_of_types_and_its_sentence():
     text = pydoc.plain(pydoc.render_doc(hbench.score))
     assert "vectors: 'ArrayLike'" in text
     assert text.index("Score vectors by their labels") < 900
+
+
+def test_frames_of_one_index_in_another_order_are_not_joined_by_position():
+    vectors = pd.DataFrame(np.random.default_rng(0).normal(size=(4, 3)), index=list("abcd"))
+    labels = pd.DataFrame({"kind": ["x", "x", "y", "y"]}, index=list("badc"))
+    with pytest.raises(SubmissionError, match="another order"):
+        hbench.score(vectors, labels)
+    assert hbench.score(vectors, labels.loc[vectors.index]).scores["AP"] > 0

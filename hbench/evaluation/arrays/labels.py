@@ -65,8 +65,10 @@ def given_side(vectors: Any, labels: Any, whose: str, what: str) -> GivenSide:
     several. `whose`: what messages call the vectors; it becomes `what` of the result. `what`: what
     messages call the labels.
 
-    Raises SubmissionError for paths of different lengths and for items without a path.
+    Raises SubmissionError for paths of different lengths, for items without a path, and for
+    DataFrames whose rows are in different orders.
     """
+    _refuse_other_order(vectors, labels, whose, what)
     given = as_array(labels, what) if hasattr(labels, "detach") else labels  # a torch tensor
     paths = _paths_of_items(given)
     if paths is None:  # one path for each item, so there are no owners of further ones
@@ -82,6 +84,20 @@ def given_side(vectors: Any, labels: Any, whose: str, what: str) -> GivenSide:
     return GivenSide(
         vectors=vectors, labels=as_paths([*first, *further], what), owners=owners, what=whose
     )
+
+
+def _refuse_other_order(vectors: Any, labels: Any, whose: str, what: str) -> None:
+    """Raise SubmissionError if vectors and labels are both of pandas, and have the same index in
+    another order: they would be joined by position."""
+    rows, others = (getattr(each, "index", None) for each in (vectors, labels))
+    if not hasattr(rows, "equals") or not hasattr(others, "equals") or len(rows) != len(others):
+        return
+    if not rows.equals(others) and set(rows) == set(others):
+        raise SubmissionError(
+            f"the {whose} and the {what} have the same index in another order",
+            expected="rows in one order, since they are joined by position",
+            fix=f"{what}.loc[{whose}.index]",
+        )
 
 
 def names_of_columns(labels: Sequence[Any]) -> tuple[str, ...] | None:
