@@ -53,6 +53,16 @@ def points_range(low: float, high: float, factor: int = 100) -> str:
     return f"{points(low, factor=factor)} … {points(high, factor=factor)}"
 
 
+def counted(count: int, one: str, several: str = "") -> str:
+    """A number with its word, in the singular or the plural; the plural has an s if `several` does
+    not name it.
+
+    >>> counted(1, "row"), counted(2000, "row"), counted(2, "query", "queries")
+    ('1 row', '2,000 rows', '2 queries')
+    """
+    return f"{count:,} {one if count == 1 else several or f'{one}s'}"
+
+
 def first_line(error: Exception) -> str:
     """Return the first line of an error's message, or the name of its type if it has no message.
 

@@ -13,6 +13,7 @@ from itertools import islice
 from hbench.core.errors import SubmissionError, examples, shorten
 
 SHOWN_EXAMPLES = 5
+MEND_ROWS = "mend these rows, or leave them out"  # the advice of an error that names rows
 # most characters in the list of problems: with the name of the source and the punctuation, a
 # message then has at most 2,000
 MESSAGE = 1600
@@ -65,6 +66,20 @@ def in_a_line(name: str) -> str:
 def listed(names: Iterable[object], most: int = SHOWN_EXAMPLES) -> str:
     """The first names, each so that it fits a line."""
     return examples((in_a_line(str(name)) for name in names), most)
+
+
+def rows_in_words(rows: Sequence[int], ids: Sequence[str] = (), *, first: int = 0) -> str:
+    """The first few of some rows of a file, counted from 1, in words. `rows` count from 0; `ids`
+    are those of all rows, if they are known, and `first` is the number of rows that come before.
+
+    >>> rows_in_words([1], ["a", "b"]), rows_in_words([0, 1], first=1024)
+    ('row 2 (b)', 'rows 1,025, 1,026')
+    """
+    shown = [
+        f"{first + row + 1:,}" + (f" ({in_a_line(ids[row])})" if len(ids) else "")
+        for row in islice(rows, SHOWN_EXAMPLES + 1)
+    ]
+    return f"{'row' if len(rows) == 1 else 'rows'} {examples(shown, SHOWN_EXAMPLES)}"
 
 
 def refuse(source: str, problems: Iterable[SubmissionProblem]) -> None:

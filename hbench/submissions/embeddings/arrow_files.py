@@ -7,7 +7,7 @@ pass and vectors in another, batch by batch, so that only one array of vectors i
 an IPC file has a single uncompressed batch, its vectors are not copied but stay in the mapped file.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from hbench.core.errors import SubmissionError
 from hbench.core.files import replacing
 from hbench.core.tables import numbers
+from hbench.core.text import counted
 from hbench.core.untrusted import (
     arrow_batches,
     arrow_schema,
@@ -32,12 +33,14 @@ from hbench.sheets import words
 from hbench.submissions.embeddings.arrow_types import (
     is_list,
     lists_of,
+    nulls_of,
     storage,
     storage_type,
     texts_of,
 )
 from hbench.submissions.embeddings.ids import Ids, from_texts, the_one_named
 from hbench.submissions.embeddings.parts import as_words, dimension_columns
+from hbench.submissions.problems import MEND_ROWS, rows_in_words
 
 BLOCK_BYTES = 16 << 20
 BATCH_ROWS = 1024  # larger batches of float16 cost more memory and time
@@ -134,17 +137,18 @@ def _read_parts(
     columns = []
     for file in files:
         columns.append(_columns_of_ids_and_vectors(schema_of(file), file, batches_of))
-        for batch in batches_of(file, [columns[-1].ids]):
-            ids.append(_ids_of_column(batch.column(0), file))
+        for first, batch in _with_first_rows(batches_of(file, [columns[-1].ids])):
+            texts = texts_of(batch.column(0), str(file), first=first)
+            ids.append(from_texts(texts, file.name))
 
     # the empty array is the result if there are no files or batches
     all_ids = np.concatenate([np.zeros(0, dtype=object), *ids])
     # A generator, so that only one batch is in memory at a time. Batches without rows are left out,
     # since the dimension is read from the first list of a batch.
     parts = (
-        (file, _vectors_of_batch(batch, file))
+        (file, _vectors_of_batch(batch, file, first))
         for file, of_file in zip(files, columns, strict=True)
-        for batch in batches_of(file, of_file.vectors)
+        for first, batch in _with_first_rows(batches_of(file, of_file.vectors))
         if len(batch)
     )
 
@@ -271,24 +275,32 @@ def _stack_parts(parts: Iterator[tuple[Path, NDArray[Any]]], total: int) -> NDAr
     return vectors
 
 
-def _ids_of_column(column: pa.Array, source: Path) -> Ids:
-    """The ids (n,) in an Arrow column. Raises SubmissionError for nulls, and for values that are no
-    ids. `source` is the file, for errors."""
-    return from_texts(texts_of(column, str(source)), source.name)
+def _with_first_rows(
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield each batch of a file behind the number of the file's rows that come before it."""
+    first = 0
+    for batch in batches:
+        yield first, batch
+        first += len(batch)
 
 
-def _vectors_of_batch(batch: pa.RecordBatch, source: Path) -> NDArray[Any]:
+def _vectors_of_batch(batch: pa.RecordBatch, source: Path, first: int) -> NDArray[Any]:
     """The vectors (n, D) in a batch of n rows that has only their columns: one column of lists of D
     numbers, which is not copied, or D columns of numbers.
 
     Raises SubmissionError for missing numbers, and for lists of different lengths. `source` is the
-    file, for errors.
+    file, and `first` the number of its rows before this batch, both for errors.
     """
     if batch.num_columns == 1:  # refused there if it has no lists: a single number is no vector
-        return _vectors_of_lists(batch.column(0), source)
+        return _vectors_of_lists(batch.column(0), source, first)
     if nulls := sum(column.null_count for column in batch.columns):
+        empty = np.any([nulls_of(column) for column in batch.columns], axis=0)
         raise SubmissionError(
-            f"{source} has {nulls:,} nulls inside its vectors", expected="numbers"
+            f"{source} has {counted(nulls, 'null')} inside its vectors",
+            expected="numbers",
+            found=rows_in_words(np.flatnonzero(empty).tolist(), first=first),
+            fix=MEND_ROWS,
         )
     columns = [storage(column) for column in batch.columns]  # plain numbers
     return np.column_stack(
@@ -296,31 +308,42 @@ def _vectors_of_batch(batch: pa.RecordBatch, source: Path) -> NDArray[Any]:
     )
 
 
-def _vectors_of_lists(column: pa.Array, source: Path) -> NDArray[Any]:
+def _vectors_of_lists(column: pa.Array, source: Path, first: int) -> NDArray[Any]:
     """The vectors (n, D) in a column of n ≥ 1 lists of D numbers. The numbers of all lists are
     contiguous in memory already, so nothing is copied.
 
-    Raises SubmissionError for missing lists or numbers, and for lists of different lengths.
+    Raises SubmissionError for missing lists or numbers, and for lists of different lengths. `first`
+    is the number of rows of the file `source` before this column, for errors.
     """
     column = lists_of(column, source)
     kind = column.type
     if column.null_count:
-        raise SubmissionError(f"{source} has {column.null_count:,} rows without a vector")
+        raise SubmissionError(
+            f"{source} has {counted(column.null_count, 'row')} without a vector",
+            found=rows_in_words(np.flatnonzero(nulls_of(column)).tolist(), first=first),
+            fix=MEND_ROWS,
+        )
 
     width = len(column[0])
     if not pa.types.is_fixed_size_list(kind):
         widths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
-        if (widths != width).any():
+        other = np.flatnonzero(widths != width)
+        if len(other):
             raise SubmissionError(
                 f"the vectors in {source} differ in dimension",
                 expected=f"{width} as in the first of them",
-                found=f"{widths[widths != width][0]}",
+                found=f"{widths[other[0]]} in {rows_in_words(other.tolist(), first=first)}",
+                fix=MEND_ROWS,
             )
 
     values = storage(column.flatten())  # (n·D,): plain numbers, without Arrow's extension types
     if values.null_count:
+        rows = np.unique(np.flatnonzero(nulls_of(values)) // width)
         raise SubmissionError(
-            f"{source} has {values.null_count:,} nulls inside its vectors", expected="numbers"
+            f"{source} has {counted(values.null_count, 'null')} inside its vectors",
+            expected="numbers",
+            found=rows_in_words(rows.tolist(), first=first),
+            fix=MEND_ROWS,
         )
 
     # `numbers` reads the bytes of the array in place, as the NumPy type that is equal to Arrow's

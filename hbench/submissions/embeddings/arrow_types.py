@@ -7,10 +7,14 @@ their storage; a type that cannot be used is named in the error.
 
 import uuid
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, shorten
+from hbench.core.text import counted
+from hbench.submissions.problems import MEND_ROWS, rows_in_words
 
 IDS = "strings or integers"
 LISTS = "lists of numbers, best fixed_size_list<float>[D]"
@@ -38,11 +42,20 @@ def storage(column: pa.Array) -> pa.Array:
     return pc.run_end_decode(column) if pa.types.is_run_end_encoded(column.type) else column
 
 
-def texts_of(column: pa.Array | pa.ChunkedArray, source: str) -> pa.Array:
+def nulls_of(column: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Whether each value of a column is missing, (n,)."""
+    return np.asarray(pc.is_null(column).to_numpy(zero_copy_only=False))
+
+
+def texts_of(column: pa.Array | pa.ChunkedArray, source: str, *, first: int = 0) -> pa.Array:
     """Ids as large strings. Raises SubmissionError for a null, and for a type that cannot hold ids.
-    `source` is the file, for errors."""
+    `source` is the file, and `first` the number of its rows before this column, for errors."""
     if column.null_count:
-        raise SubmissionError(f"{source} has {column.null_count:,} rows without an id")
+        raise SubmissionError(
+            f"{source} has {counted(column.null_count, 'row')} without an id",
+            found=rows_in_words(np.flatnonzero(nulls_of(column)).tolist(), first=first),
+            fix=MEND_ROWS,
+        )
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     # the empty array gives a column without chunks its type
     return pa.concat_arrays(

@@ -16,8 +16,9 @@ from hbench.core.untrusted import MAX_LIST_BYTES, parse_json_lines, read_text
 from hbench.sheets import words
 from hbench.sheets.dialect import Dialect
 from hbench.sheets.text import TextTable
+from hbench.submissions import cell_faults
 from hbench.submissions.embeddings.arrow_files import TableRead
-from hbench.submissions.embeddings.ids import as_ids, from_texts, the_only_one
+from hbench.submissions.embeddings.ids import Ids, as_ids, from_texts, the_only_one
 from hbench.submissions.embeddings.parts import (
     ArrayPart,
     as_words,
@@ -26,7 +27,7 @@ from hbench.submissions.embeddings.parts import (
     list_part,
     vectors_among,
 )
-from hbench.submissions.problems import listed
+from hbench.submissions.problems import MEND_ROWS, listed, rows_in_words
 
 POINT, COMMA = (
     re.compile(rf"[+-]?(\d+{mark}?\d*|{mark}\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.I)
@@ -73,13 +74,9 @@ def read_csv(path: Path) -> TableRead:
     ids = from_texts(table.column(0).combine_chunks(), path.name)
     columns = table.columns[1:]
     if pa.types.is_large_string(columns[0].type):  # texts that hold lists of numbers
-        vectors = _parse_lists(columns[0].to_pylist(), path)
+        vectors = _parse_lists(columns[0].to_pylist(), path, ids)
         return TableRead(ids=ids, vectors=vectors, files=[path], read_as=sheet.said)
-    if nulls := sum(column.null_count for column in columns):
-        raise SubmissionError(
-            f"{path} has {nulls:,} empty cells inside its vectors", expected="numbers"
-        )
-
+    cell_faults.without_number(path, columns, ids.tolist())
     vectors = np.empty((len(ids), len(columns)))
     for place, column in enumerate(columns):
         vectors[:, place] = column.to_numpy()
@@ -116,22 +113,38 @@ def _sheet_of(dialect: Dialect, path: Path) -> VectorSheet:
     ids = _place_of_ids(names, [*numeric, *lists], fractions, header=header)
 
     if lists:
-        called = [first[place] for place in lists]
-        the_only_one(called, "column of vectors", path)  # raises if there are several
+        the_only_one(
+            [first[place] for place in lists], "column of vectors", path
+        )  # raises if there are several
         vectors = tuple(lists)
     else:
         vectors = _places_of_vectors(names, numeric, fractions, ids)
 
+    # a cell that is no number, in a column of numbers: with it, the last of the numbered dimensions
+    # might be left out
+    rows = rest if header else dialect.rows
+    family = dimension_columns(names)
+    odd = None if lists else cell_faults.odd_cell(names, rows, number, ids=ids, family=family)
+    least = max(1 if lists else 2, len(family) if odd else 0)
     # a column of ids cannot be a vector as well, and a single number is no vector
-    if ids is None or not vectors or ids in vectors or (len(vectors) == 1 and not lists):
-        raise SubmissionError(
-            f"{path} is no table of vectors",
-            expected=EXPECTED,
-            found=f"the columns {listed(first)}",
-        )
-
+    if ids is None or ids in vectors or len(vectors) < least:
+        raise _no_vectors(path, first, has_rows=bool(rows), odd=odd)
     return VectorSheet(
         ids, vectors, header, decimal, _said_of_columns(first, ids, vectors, header=header)
+    )
+
+
+def _no_vectors(
+    path: Path, first: Sequence[str], *, has_rows: bool, odd: str | None
+) -> SubmissionError:
+    """The error for a table whose columns of ids and vectors are not clear. `first` is its first
+    row, and `odd` the cell that is no number, in words; None if there is none."""
+    columns = f"the columns {listed(first)}"
+    return SubmissionError(
+        f"{path} is no table of vectors",
+        expected=EXPECTED,
+        found=odd or (columns if has_rows else f"{columns}, and no row below them"),
+        fix=MEND_ROWS if odd else None,
     )
 
 
@@ -282,14 +295,35 @@ def _read_cells(text: TextTable, sheet: VectorSheet) -> pa.Table:
     kind = pa.large_string() if is_list else pa.float64()
     types = {names[sheet.ids]: pa.large_string()}
     types |= {names[place]: kind for place in sheet.vectors}
-    # the result has the columns of `types`, in this order
-    return text.cells(names, types, header=sheet.header, decimal=sheet.decimal)
+    try:
+        # the result has the columns of `types`, in this order
+        return text.cells(names, types, header=sheet.header, decimal=sheet.decimal)
+    except pa.ArrowInvalid as error:
+        number = COMMA if sheet.decimal == "," else POINT
+        cell_faults.refuse_rows(text, _texts_of(text, sheet, names), number, error)
+        raise
 
 
-def _parse_lists(cells: Sequence[str], path: Path) -> NDArray[np.float64]:
-    """The vectors (N, D) in N cells such as "[0.1, 0.2]" or "0.1 0.2"."""
+def _texts_of(text: TextTable, sheet: VectorSheet, names: Sequence[str]) -> pa.Table | None:
+    """The cells of ids and vectors as texts, in columns with the names of the file's; None if the
+    cells cannot be read as texts. `names` are those by which the columns are called here."""
+    places = [sheet.ids, *sheet.vectors]
+    first = text.dialect.rows[0]
+    try:
+        table = text.cells(
+            names, {names[place]: pa.large_string() for place in places}, header=sheet.header
+        )
+    except pa.ArrowInvalid:
+        return None
+    return table.rename_columns(
+        [first[place] if sheet.header else f"{place + 1}" for place in places]
+    )
+
+
+def _parse_lists(cells: Sequence[str], path: Path, ids: Ids) -> NDArray[np.float64]:
+    """The vectors (N, D) in N cells such as "[0.1, 0.2]" or "0.1 0.2" of the items `ids` (N,)."""
     rows = [np.array(_numbers_in(cell), np.float64) for cell in cells]
-    return _stack_rows(rows, path)
+    return _stack_rows(rows, path, ids)
 
 
 def _numbers_in(cell: str) -> list[str]:
@@ -299,14 +333,16 @@ def _numbers_in(cell: str) -> list[str]:
     return [part for part in re.split(r"[\s,;]+", inner) if part]
 
 
-def _stack_rows(rows: Sequence[NDArray[np.float64]], path: Path) -> NDArray[np.float64]:
-    """Stack vectors (D,) into one array (N, D). Raises SubmissionError if their lengths differ."""
-    widths = {len(row) for row in rows}
-    if len(widths) > 1:
+def _stack_rows(rows: Sequence[NDArray[np.float64]], path: Path, ids: Ids) -> NDArray[np.float64]:
+    """Stack the vectors (D,) of the items `ids` (N,) into one array (N, D). Raises SubmissionError
+    if their lengths differ."""
+    other = [at for at, row in enumerate(rows) if len(row) != len(rows[0])]
+    if other:
         raise SubmissionError(
             f"the vectors in {path} differ in dimension",
             expected=f"{len(rows[0])} as in the first of them",
-            found=f"{min(widths - {len(rows[0])})}",
+            found=f"{len(rows[other[0]])} in {rows_in_words(other, ids.tolist())}",
+            fix=MEND_ROWS,
         )
     return np.stack(rows) if rows else np.zeros((0, 0))
 
@@ -349,7 +385,7 @@ def read_jsonl(path: Path) -> TableRead:
     rows = [np.asarray(vector, np.float64).reshape(-1) for vector in values_of(name)]
     return TableRead(
         ids=ids,
-        vectors=_stack_rows(rows, path),
+        vectors=_stack_rows(rows, path, ids),
         files=[path],
         read_as=said or as_words(name, of_ids),
     )

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, examples
+from hbench.core.text import counted
 from hbench.sheets import sheet
 from hbench.sheets.dialect import is_compressed, suffix_of
 from hbench.sheets.text import TextTable
@@ -167,16 +168,11 @@ def _ranking_of_lines(lines: Lines, path: Path) -> Ranking:
 def _in_words(lines: Lines, path: Path) -> str:
     """One sentence that says how the file was understood, and how many queries and items it has."""
     counts = (
-        f"{_number(len(lines.queries), 'query', 'queries')}, "
-        f"{_number(len(lines.items), 'item', 'items')} listed"
+        f"{counted(len(lines.queries), 'query', 'queries')}, "
+        f"{counted(len(lines.items), 'item')} listed"
     )
     left_out = f"; left out: {examples(lines.left_out)}" if lines.left_out else ""
     return f"{path.name}: {lines.form}; {counts}, {lines.order}{left_out}"
-
-
-def _number(count: int, one: str, several: str) -> str:
-    """A number with its word, in the singular or the plural: "1 query", "2 queries"."""
-    return f"{count:,} {one if count == 1 else several}"
 
 
 def _reader_of(path: Path) -> Reader | None:
