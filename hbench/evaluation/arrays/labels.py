@@ -89,10 +89,11 @@ def given_side(vectors: Any, labels: Any, whose: str, what: str) -> GivenSide:
 def _refuse_other_order(vectors: Any, labels: Any, whose: str, what: str) -> None:
     """Raise SubmissionError if vectors and labels are both of pandas, and have the same index in
     another order: they would be joined by position."""
+    # a list has a method of this name
     rows, others = (getattr(each, "index", None) for each in (vectors, labels))
-    if not hasattr(rows, "equals") or not hasattr(others, "equals") or len(rows) != len(others):
+    if rows is None or others is None or callable(rows) or callable(others):
         return
-    if not rows.equals(others) and set(rows) == set(others):
+    if not rows.equals(others) and len(rows) == len(others) and set(rows) == set(others):
         raise SubmissionError(
             f"the {whose} and the {what} have the same index in another order",
             expected="rows in one order, since they are joined by position",
