@@ -41,6 +41,16 @@ OnDiverged = Callable[[Path, TrainingDiverged], None]  # the folder of the trial
 TRIALS = "trials"
 EARLIER = "earlier-"  # prefix of folders with former best runs of a sweep that was extended
 MOST_TRIALS = 1_000
+# Trials are ranked by one metric on one set of held-out classes, so keys that change these cannot
+# be tried. {key: what to do instead}
+OF_ALL_TRIALS = {
+    "select_by": "set it once, --set select_by=…; log.jsonl of every trial has all metrics",
+    "validation": "set it once for all trials, --set validation=…",
+    "validation_level": "set it once for all trials, --set validation_level=…",
+    "dataset": "sweep each dataset by itself, --set dataset=…",
+    "seed": "set it once, --set seed=…; to compare seeds, train each in a folder of its own and "
+    "score it on the tests, as a study does (docs/run-a-study.md)",
+}
 HELD_OUT = 0.2  # share of the training classes for trials of a recipe that holds none out
 
 
@@ -62,8 +72,8 @@ class Sweep:
 
     def combinations(self) -> list[tuple[str, ...]]:
         """List the combinations to try, each as KEY=VALUE for every key of `choices`. Raises
-        UsageError for more than MOST_TRIALS, and for a key that is also among the changes, which
-        apply to all trials."""
+        UsageError for more than MOST_TRIALS, for a key of OF_ALL_TRIALS, and for a key that is also
+        among the changes, which apply to all trials."""
         number = math.prod(len(values) for _, values in self.choices)
         if number > MOST_TRIALS:
             raise UsageError(
@@ -73,6 +83,14 @@ class Sweep:
                 fix="sweep fewer keys at once, or fewer values of each",
             )
         tried = {choice.key for choice in self.choices}
+        for key in OF_ALL_TRIALS:
+            if key in tried:
+                raise UsageError(
+                    f"trials that differ in {key} cannot be ranked",
+                    expected="one metric, and the same held-out classes, for all trials",
+                    found=f"--sweep {key}=…",
+                    fix=OF_ALL_TRIALS[key],
+                )
         for change in self.changes:
             if (key := change.partition("=")[0].strip()) in tried:
                 raise UsageError(

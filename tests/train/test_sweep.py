@@ -162,8 +162,25 @@ def test_trials_of_one_score_choose_nothing(tmp_path):
 
 
 def test_a_key_that_is_set_and_tried_is_refused():
-    said = refusal(*COMMAND, "--set", "seed=1", "--sweep", "seed=2,3", "--print")
-    assert "seed is set and tried" in said
+    said = refusal(*COMMAND, "--set", "epochs=3", "--sweep", "epochs=4,5", "--print")
+    assert "epochs is set and tried" in said
+
+
+@pytest.mark.parametrize(
+    "tried",
+    [
+        "select_by=H-AP,R@1",
+        "validation=.2,.3",
+        "validation_level=letter,font",
+        "seed=0,1",
+        "dataset=letters,glyphs",
+    ],
+)
+def test_trials_of_unlike_scores_are_not_ranked(tried, tmp_path):
+    said = refusal("train", "glyphs-nsm", "--sweep", tried, "--out", tmp_path / "run")
+    key = tried.partition("=")[0]
+    assert f"trials that differ in {key} cannot be ranked" in said
+    assert f"--set {key}=" in said
 
 
 def test_what_was_tried_is_shown_where_a_later_trial_fails(tmp_path):
@@ -187,13 +204,13 @@ def test_one_value_is_no_sweep(text):
 
 def test_every_combination_is_tried():
     sweep = Sweep(
-        "glyphs-nsm", (), (parse_sweep("seed=0,1"), parse_sweep("images.scale=[0.9,1.1],[1,1]"))
+        "glyphs-nsm", (), (parse_sweep("epochs=1,2"), parse_sweep("images.scale=[0.9,1.1],[1,1]"))
     )
     assert sweep.combinations() == [
-        ("seed=0", "images.scale=[0.9,1.1]"),
-        ("seed=0", "images.scale=[1,1]"),
-        ("seed=1", "images.scale=[0.9,1.1]"),
-        ("seed=1", "images.scale=[1,1]"),
+        ("epochs=1", "images.scale=[0.9,1.1]"),
+        ("epochs=1", "images.scale=[1,1]"),
+        ("epochs=2", "images.scale=[0.9,1.1]"),
+        ("epochs=2", "images.scale=[1,1]"),
     ]
 
 
