@@ -20,7 +20,6 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-import torch
 from filelock import Timeout
 
 from hbench.core.arguments import checked
@@ -37,7 +36,7 @@ from hbench.train.fitting.sizes import fitted_to, require_dataset
 from hbench.train.images.batches import all_tests, refuse_too_large
 from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import SINGLE_PROCESS, Processes, any_of, gather_objects
-from hbench.train.recipes.commands import command_of
+from hbench.train.recipes.commands import command_of, of_threads, resuming
 from hbench.train.recipes.consent import trust
 from hbench.train.recipes.files import as_toml, method_of, resolve
 from hbench.train.recipes.recipe import Recipe
@@ -151,7 +150,7 @@ def train(
         if ready.held is not None and (few := remark_on_few(ready.held)):  # "": enough
             on_remark(few)
 
-    with _alone_in(out, processes), _interrupts_told(out):
+    with _alone_in(out, processes), _interrupts_told(out, processes):
         return _train_and_score(
             ready,
             out=out,
@@ -253,12 +252,8 @@ def _train_and_score(
 
 def _command_of(recipe: Recipe, processes: Processes) -> str | None:
     """Return the command that reproduces a run, from the recipe as it was read; None for a user's
-    own dataset. On a CPU the bits depend on the number of threads, so the command states it."""
-    if recipe.dataset not in specs:
-        return None
-    is_alone = processes.world == 1 and processes.device.type == "cpu"
-    threads = ["--threads", str(torch.get_num_threads())] if is_alone else []
-    return command_of(recipe, threads)
+    own dataset."""
+    return command_of(recipe, of_threads(processes)) if recipe.dataset in specs else None
 
 
 def _number_tested(data: Dataset) -> int:
@@ -322,7 +317,7 @@ def _learn(
             if stop or (last and any_of(is_stopped(), processes)):
                 raise TrainingInterrupted(
                     f"stopped after step {step.step} of {step.steps}; everything is saved in {out}",
-                    fix=_resumed(out),
+                    fix=resuming(out, processes),
                 )
             if last:
                 return
@@ -359,9 +354,9 @@ def _score(
         vectors = embed_all(run.tested, data.name, manifest, recipe, processes)
     except DataError as error:  # after hours of training: advise how to go on with the kept net
         fix = (
-            f"the net is trained and kept: {_resumed(out)} embeds again, once it is mended; "
-            f"hbench embed {out} -d {data.name} --skip-unreadable --out {out / EMBEDDINGS} embeds "
-            "the others"
+            f"the net is trained and kept: {resuming(out, processes)} embeds again, once it is "
+            f"mended; hbench embed {out} -d {data.name} --skip-unreadable "
+            f"--out {out / EMBEDDINGS} embeds the others"
         )
         raise DataError(
             error.problem, expected=error.expected, found=error.found, fix=fix
@@ -407,7 +402,7 @@ def _alone_in(out: Path, processes: Processes) -> Iterator[None]:
 
 
 @contextmanager
-def _interrupts_told(out: Path) -> Iterator[None]:
+def _interrupts_told(out: Path, processes: Processes) -> Iterator[None]:
     """Turn a KeyboardInterrupt outside of training steps, for example while the tests are embedded,
     into TrainingInterrupted, which names the command that continues. Without any checkpoint there
     is nothing to continue, and the KeyboardInterrupt is passed on.
@@ -418,13 +413,8 @@ def _interrupts_told(out: Path) -> Iterator[None]:
         if not checkpoints.checkpoints_in(out):
             raise
         raise TrainingInterrupted(
-            f"stopped; what was saved last is in {out}", fix=_resumed(out)
+            f"stopped; what was saved last is in {out}", fix=resuming(out, processes)
         ) from None
-
-
-def _resumed(out: Path) -> str:
-    """Return the command that continues the run in a folder."""
-    return f"hbench train {out / RECIPE} --out {out} --resume"
 
 
 @contextmanager

@@ -543,7 +543,7 @@ def interrupted(request, letters, tmp_path_factory):
 def test_an_interrupted_run_says_how_to_resume(interrupted):
     _, _, stopped = interrupted
     assert stopped.exit_code == 130
-    assert "--resume" in str(stopped)
+    assert f"--resume --threads {torch.get_num_threads()}" in str(stopped)
 
 
 @pytest.fixture(scope="module")

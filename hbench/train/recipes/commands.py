@@ -13,7 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from hbench.core.errors import HBenchError
+from hbench.train.processes import Processes
 from hbench.train.recipes.files import (
     UNSET,
     differences,
@@ -23,6 +26,7 @@ from hbench.train.recipes.files import (
 )
 from hbench.train.recipes.own_code import programs_in
 from hbench.train.recipes.recipe import Recipe
+from hbench.train.records.refusals import RECIPE
 
 OF_FILES = ("model.weights", "model.key_map")  # settings that may name a file
 
@@ -48,6 +52,19 @@ def command_of(recipe: Recipe, options: Sequence[str]) -> str | None:
             settings = [word for each in map(_shown, changes) for word in ("--set", each)]
             return shlex.join(["hbench", "train", name, *settings, *options])
     return None
+
+
+def of_threads(processes: Processes) -> list[str]:
+    """Return the option that states the number of threads, on which the bits of a run depend on a
+    CPU; nothing for several processes, or on a GPU."""
+    is_alone = processes.world == 1 and processes.device.type == "cpu"
+    return ["--threads", str(torch.get_num_threads())] if is_alone else []
+
+
+def resuming(out: Path, processes: Processes) -> str:
+    """Return the command that continues the run in a folder, with the same bits on a CPU."""
+    words = ["hbench", "train", str(out / RECIPE), "--out", str(out), "--resume"]
+    return shlex.join([*words, *of_threads(processes)])
 
 
 def _shown(change: str) -> str:
