@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hbench.core.errors import TreeError, UsageError
+from hbench.core.errors import TreeError, UnknownName, UsageError
 from hbench.core.registry import Registry
 from hbench.sheets.rows import Row, prefixes, stripped
 from hbench.tree import ROOT
@@ -111,9 +111,7 @@ def _in_order(names: Sequence[str]) -> list[Policy]:
     """The policies with these names, in the order in which they are applied. Raises UsageError for
     two that exclude each other.
     """
-    chosen = sorted(
-        {policies[name] for name in names}, key=lambda policy: (policy.stage, policy.name)
-    )
+    chosen = sorted(set(map(_policy, names)), key=lambda policy: (policy.stage, policy.name))
     for one, other in itertools.combinations(chosen, 2):
         if _exclude_each_other(one, other):
             shared = " and ".join(kind for kind in one.mends if kind in other.mends)
@@ -121,6 +119,15 @@ def _in_order(names: Sequence[str]) -> list[Policy]:
             raise UsageError(both, fix="choose one of them")
 
     return chosen
+
+
+def _policy(name: str) -> Policy:
+    """The policy of this name. Raises UnknownName, which also lists RECOMMENDED: it is valid where
+    users name policies, but was replaced by the policies that it stands for before this."""
+    try:
+        return policies[name]
+    except UnknownName:
+        raise UnknownName("policy", name, sorted([*policies, RECOMMENDED])) from None
 
 
 def _with_rows(table: NameTable, new: NewRows, step: Policy) -> NameTable:

@@ -225,6 +225,7 @@ def test_several_roots_become_the_coarsest_level_and_a_cycle_stays_a_problem():
         (["unknown", "repeat-leaf"], UsageError, "both mend ragged"),
         (["unknown", "cut"], UsageError, "both mend ragged"),
         (["bypath"], UnknownName, "did you mean 'by-path'"),
+        (["recomended"], UnknownName, "did you mean 'recommended'"),
         (["drop"], TreeError, "drop leaves out every row"),
     ],
 )
