@@ -312,7 +312,10 @@ def test_items_of_other_splits_are_a_remark():
             lambda name: Path(name).stem,
             "ids differ by the leading folder and the suffix: '0' should be 'cat/0.png'",
         ),
-        (lambda name: name.replace("cat", "ca\u0301t"), "ids differ by the Unicode normal form"),
+        (
+            lambda name: name.replace("cat", "ca\u0301t"),
+            "ids differ by the Unicode normal form: 'ca\u0301t/0.png' (NFD) should be 'c\u00e1t/0.png' (NFC)",
+        ),
         (lambda name: str(1000 + int(Path(name).stem)), "ids look like row numbers"),
         (
             lambda name: f"x{Path(name).stem}",

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import permutations
+from unicodedata import normalize
 
 from hbench.core.errors import examples, shorten
 from hbench.submissions.embeddings.spellings.rewritings import (
@@ -237,7 +238,22 @@ def _in_words(pairs: list[tuple[str, str]], difference: str) -> str:
     same text, that text is named."""
     unknown, wanted = pairs[0]
     how = _shared_affix(pairs) or f"differ by {difference}"
-    return f"ids {how}: {shorten(repr(unknown))} should be {shorten(repr(wanted))}"
+    # of letters that look alike, only the names of their forms tell one from the other
+    forms = [f" ({form})" if form else "" for form in _forms(unknown, wanted)]
+    return (
+        f"ids {how}: {shorten(repr(unknown))}{forms[0]} should be {shorten(repr(wanted))}{forms[1]}"
+    )
+
+
+def _forms(unknown: str, wanted: str) -> tuple[str, str]:
+    """The Unicode normal forms of two names that look alike, NFC or NFD; "" for both if they differ
+    by more than that, or if a name mixes forms."""
+    for forms in (("NFC", "NFD"), ("NFD", "NFC")):
+        given, right = forms
+        alike = normalize(right, unknown) == wanted and normalize(given, wanted) == unknown
+        if alike and unknown != wanted:
+            return forms
+    return "", ""
 
 
 def _shared_affix(pairs: list[tuple[str, str]]) -> str:
