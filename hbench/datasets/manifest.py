@@ -124,7 +124,10 @@ class Manifest:
         if len(twice):
             found = examples(twice.unique().to_pylist())
             raise DataError(
-                "the items of a manifest are not unique", expected="each item once", found=found
+                "the items of a manifest are not unique",
+                expected="each item once",
+                found=found,
+                fix="leave out all rows of an item but one",
             )
 
         nameless = self._item_array.filter(pc.match_substring_regex(self._item_array, NAMELESS))

@@ -13,6 +13,7 @@ from PIL import Image
 from hbench.core.errors import DataError, HBenchError, IntegrityError, TreeError, UnknownName
 from hbench.datasets import Dataset, Protocol, load, save
 from hbench.datasets import manifest as manifests
+from tests.command_line import call
 
 pytestmark = pytest.mark.fast
 
@@ -175,7 +176,7 @@ def test_a_bad_table_is_refused(tmp_path):
         ("name,class\na,x\n", "has no column of ids"),
         ("item\na\n", "has no levels"),
         ("item,ignore,class\na,1,x\n", "has a column ignore"),
-        ("item,class\na,x\na,x\n", "not unique"),
+        ("item,class\na,x\na,x\n", r"bad\.csv has 1 item in several rows[^$]*a in 2 rows"),
         ("item,class,query\na,x,maybe\n", "column query is not a mask"),
         ("item,class,split\na,x,valid\n", "column split has unknown values"),
         ("item,class,split\na,x,train\n", "has no test rows"),
@@ -185,6 +186,21 @@ def test_a_bad_table_is_refused(tmp_path):
         (tmp_path / "bad.csv").write_text(text)
         with pytest.raises((DataError, UnknownName), match=message):
             load(tmp_path / "bad.csv")
+
+
+def test_the_advice_for_a_finest_level_without_classes_names_the_other_levels(tmp_path):
+    rows = [f"i{n},a{n % 4},b{n % 8},c{n}" for n in range(200)]
+    (tmp_path / "own.csv").write_text("\n".join(["item,x,y,z", *rows]) + "\n")
+    with pytest.raises(DataError, match="--levels x,y "):
+        load(tmp_path / "own.csv", levels=["x", "y", "z"])
+
+
+def test_words_that_name_no_split_can_be_left_out_by_build_as_the_refusal_says(tmp_path):
+    (tmp_path / "own.csv").write_text("item,class,split\na,x,test\nb,x,test\nc,x,holdout\n")
+    with pytest.raises(DataError, match="as hbench build NAME --from FILE does"):
+        load(tmp_path / "own.csv")
+    call("build", "zoo", "--from", tmp_path / "own.csv", "--out", tmp_path / "zoo")
+    assert len(load(tmp_path / "zoo").tests["test"]) == 3
 
 
 @pytest.mark.parametrize("item", ["/data/upload/3/a.jpg", "../a", "owls\\a.jpg"])

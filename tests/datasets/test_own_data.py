@@ -510,7 +510,9 @@ def test_a_column_of_texts_is_no_level_unless_it_is_named_as_one(tmp_path):
     found = load(tmp_path / "zoo.csv")
     assert found.levels == ("class",)
     assert "caption (differs in every row)" in str(found.read)
-    with pytest.raises(DataError, match="no two items share a caption") as refusal:
+    with pytest.raises(
+        DataError, match="no two items share a name of the level caption"
+    ) as refusal:
         build("--from", tmp_path / "zoo.csv", "--levels", "class,caption")
     assert "6 rows, 6 different texts" in str(refusal.value)
 

@@ -7,6 +7,8 @@ of a folder of images has the nested folders as levels.
 import dataclasses
 import io
 import re
+import shlex
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import compress
@@ -19,6 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hbench.core.errors import DataError, TreeError, UsageError, examples
+from hbench.core.text import counted
 from hbench.core.untrusted import load_picture
 from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import DROPPED, TEST, Dataset, Protocol
@@ -162,12 +165,12 @@ def _rows_of(own: OwnTable) -> list[Row]:
     # are captions or the like; in a small table classes of one item are plausible
     if MAX_SMALL_TABLE < len(rows) == classes[-1] and min(classes) < classes[-1]:
         raise DataError(
-            f"no two items share a {levels[-1]}, so that no query has a positive at the finest "
-            "level",
+            f"no two items share a name of the level {levels[-1]}, so that no query has a positive "
+            "at the finest level",
             expected="levels of classes, coarse to fine",
             found=f"{len(rows):,} rows, {len(rows):,} different texts in the column {levels[-1]}",
-            fix=f"leave the column {levels[-1]} out, or name the levels: hbench build NAME --from "
-            "FILE --levels …",
+            fix=f"name the levels without it: --levels {shlex.quote(','.join(levels[:-1]))} (of "
+            "paths in one column, take the last name out of the file)",
         )
 
     return rows
@@ -354,7 +357,9 @@ def _is_for_training(own: OwnTable) -> NDArray[np.bool_]:
                 for word in unknown
             ),
             fix="write one of these words there, such as validation for rows that are neither "
-            "trained on nor tested; or leave the column out: --split-by LEVEL makes a split",
+            "trained on nor tested; or take the column out of the file, as hbench build NAME "
+            "--from FILE does unless --split-column names it; --split-by LEVEL makes another split "
+            "there",
         )
     trains: NDArray[np.bool_] = splits == "train"
     if trains.all():
@@ -387,6 +392,14 @@ def _manifest_of_rows(
     (`masks`: {"query": (N,), "gallery": (N,)})."""
     # (N,): the place of each chosen row among the chosen ones; meaningless for other rows
     place = np.cumsum(chosen) - 1
+    of_items = Counter(compress(items, chosen))
+    if repeated := [item for item, number in of_items.items() if number > 1]:
+        raise DataError(
+            f"{own.source} has {counted(len(repeated), 'item')} in several rows",
+            expected="one row of each item",
+            found=examples(f"{item} in {of_items[item]} rows" for item in repeated),
+            fix="leave out all rows of an item but one",
+        )
     more = [(int(place[at]), row) for at, row in own.more_paths if chosen[at]]
     return manifests.from_names(
         [*compress(items, chosen)],
