@@ -73,14 +73,13 @@ class Ranking:
     @cached_property
     def depth(self) -> int:
         """The last rank that an item has in the longest list; beyond it, nothing is known of any
-        query. The query itself and padding have no rank. A repeat holds its rank, so that it is
-        counted where another item follows, but not at the end of a list."""
+        query. The query itself and padding have no rank. A repeat holds one, as a wrong result."""
         lists = self.list_of_line
         own_list = rows_in(self.names, self.queries)[self.items]  # the list whose query the item is
         has_rank = (own_list != lists) & ~np.isin(self.names, PADDING)[self.items]
         ranked = np.concatenate([[0], np.cumsum(has_rank)])  # (n + 1,), lines with a rank before
         ranks = ranked[1:] - ranked[self.offsets[:-1]][lists]
-        return int(ranks[has_rank & ~self.repeats].max(initial=0))
+        return int(ranks[has_rank].max(initial=0))
 
     @property
     def list_of_line(self) -> NDArray[np.int64]:
