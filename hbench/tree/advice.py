@@ -10,12 +10,14 @@ from hbench.sheets.rows import MAX_SMALL_TABLE, default_levels
 from hbench.tree import SHOWN_NODES
 from hbench.tree.names import (
     REMARKS,
+    SEVERAL_ROOTS,
     UNMENDED,
     NameTable,
     find_problems,
 )
 from hbench.tree.partial import is_unknown
 from hbench.tree.policies import RECOMMENDED, Mended, Policy, _exclude_each_other, mend, policies
+from hbench.tree.refusals import kinds_in_words
 
 
 def policies_for(kind: str) -> list[Policy]:
@@ -45,15 +47,16 @@ def mend_to_tree(table: NameTable, names: Sequence[str], source: str) -> Mended:
 
     # the level and name of each node, and the nodes that its problem is about, such as its parents
     shown = [
-        f"{p.level} {p.node!r} in {' and '.join(map(repr, p.where))}"
+        p.in_words("")
+        if p.kind == SEVERAL_ROOTS
+        else f"{p.level} {p.node!r} in {' and '.join(map(repr, p.where))}"
         for p in problems[:SHOWN_NODES]
     ]
     if len(problems) > SHOWN_NODES:
         shown.append("…")
     kinds = Counter(problem.kind for problem in problems)
     raise TreeError(
-        f"{source} is not a tree: "
-        f"{', '.join(f'{count:,} {kind}' for kind, count in kinds.items())}",
+        f"{source} is not a tree: {kinds_in_words(kinds)}",
         # the indentation continues the lines below the text after "found:" and "next:"
         found="\n            ".join(shown),
         fix="\n            ".join(

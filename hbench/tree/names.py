@@ -23,30 +23,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import TreeError, UnknownName, examples
+from hbench.core.text import counted
 from hbench.sheets.rows import Row, default_levels, stripped
 from hbench.sheets.understood import Understood
 from hbench.tree import Labels, LabelTree
+from hbench.tree.refusals import kinds_in_words
 
 Key = tuple[int, Row]  # a node: its level from 0, or EVERYWHERE, and the names that identify it
 
-PLACEHOLDERS = frozenset(
-    [
-        "",
-        "-",
-        "?",
-        "n/a",
-        "na",
-        "nan",
-        "none",
-        "not assigned",
-        "null",
-        "unassigned",
-        "undefined",
-        "undetermined",
-        "unidentified",
-        "unknown",
-    ]
-)
+PLACEHOLDERS = frozenset({
+    "", "-", "?", "n/a", "na", "nan", "none", "not assigned", "null", "unassigned", "undefined",
+    "undetermined", "unidentified", "unknown",
+})  # fmt: skip
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufeff\ufffe\uffff]")
 EVERYWHERE = -1  # in place of a level, where a name is the same node at all levels
 ROOT_KEY: Key = (EVERYWHERE, ())
@@ -66,6 +54,12 @@ KINDS = {
 REMARKS = ("spaces", "alike")
 LISTED = "hbench tree validate lists every problem and the policies that mend it"
 UNMENDED = "no policy mends a cycle: take an edge of it out of the source"
+SEVERAL_ROOTS = "several roots"
+FIXES = {
+    "cycle": UNMENDED,
+    SEVERAL_ROOTS: "add an edge to each from one root, or let hbench tree validate FILE --policy "
+    "add-root --out TREE.csv do it",
+}
 
 
 class TreeProblem(NamedTuple):
@@ -77,6 +71,13 @@ class TreeProblem(NamedTuple):
     node: str
     where: tuple[str, ...]
     items: int
+
+    def in_words(self, between: str) -> str:
+        """The node, and in brackets what its problem is about, with `between` between the names. Of
+        several roots, their number and names."""
+        if self.kind == SEVERAL_ROOTS:
+            return f"{len(self.where):,} roots: {examples(self.where)}"
+        return f"{self.node} ({between.join(self.where)})"
 
 
 @dataclass(frozen=True)
@@ -151,15 +152,16 @@ class NameTable:
         short = [row for row in self.rows if len(row) < len(self.levels)]
         if self.broken or short:
             first = self.broken[0] if self.broken else next(_ragged(self))
-            found = f"{first.node} ({' > '.join(first.where)})"
+            found = first.in_words(" > ")
             if short:
                 found += f", one of {len(short)} short rows"
             raise TreeError(
                 f"the names do not form a tree: {first.kind}, {KINDS[first.kind]}",
-                expected=f"a path of {len(self.levels)} names for each leaf: "
-                f"{', '.join(self.levels)}",
+                expected="one root above all names"
+                if first.kind == SEVERAL_ROOTS
+                else f"a path of {len(self.levels)} names for each leaf: {', '.join(self.levels)}",
                 found=found,
-                fix=UNMENDED if first.kind == "cycle" else LISTED,
+                fix=FIXES.get(first.kind, LISTED),
             )
 
         # for each level, names are numbered in order of first appearance
@@ -271,8 +273,8 @@ def refuse(problems: Iterable[TreeProblem], source: str) -> None:
     if kinds:
         mendable = "mend the source, or give --policy NAME: hbench tree validate lists the policies"
         raise TreeError(
-            f"{source} is not a tree: {kinds.total():,} problems",
-            found=", ".join(f"{count:,} {kind}" for kind, count in kinds.items()),
+            f"{source} is not a tree: {counted(kinds.total(), 'problem')}",
+            found=kinds_in_words(kinds),
             fix=UNMENDED if "cycle" in kinds else mendable,
         )
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import numbers
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import TreeError, examples
+from hbench.core.text import counted
 
 
 def refuse_misfits(
@@ -106,6 +107,28 @@ def refuse_missing(labels: NDArray[np.generic]) -> None:
             expected="a class at every level",
             found=", ".join(missing),
         )
+
+
+# how a number of problems of a kind is called: one of them, and several if that is not with an s
+CALLED = {
+    "cycle": ("cycle", ""),
+    "placeholder": ("placeholder", ""),
+    "ragged": ("ragged row", ""),
+    "homonym": ("homonym", ""),
+    "several parents": ("node with several parents", "nodes with several parents"),
+}
+
+
+def kinds_in_words(kinds: Mapping[str, int]) -> str:
+    """How many problems there are of each kind, in words.
+
+    >>> kinds_in_words({"cycle": 1, "several roots": 1, "several parents": 2})
+    '1 cycle, several roots, 2 nodes with several parents'
+    """
+    counts = [
+        counted(count, *CALLED[kind]) if kind in CALLED else kind for kind, count in kinds.items()
+    ]
+    return ", ".join(counts)
 
 
 def check_unique(names: Sequence[str], what: str, fix: str | None = None) -> None:

@@ -54,6 +54,14 @@ def test_rows_are_all_the_simple_paths_that_networkx_finds_and_problems_what_its
         assert found == several
 
 
+def test_several_roots_are_named_with_the_policy_that_joins_them():
+    table = unfold(graph_of_edges([("a", "x"), ("a", "y"), ("b", "z"), ("b", "w")]))
+    with pytest.raises(TreeError) as refusal:
+        table.tree()
+    assert refusal.value.found == "2 roots: a, b"
+    assert "--policy add-root" in refusal.value.fix
+
+
 def test_a_cycle_is_listed_in_order_and_the_rest_is_still_unfolded():
     table = unfold(
         graph_of_edges(

@@ -140,7 +140,7 @@ def test_remarks_alone_refuse_nothing():
     refuse(problems, "this table")
     with pytest.raises(TreeError, match="this table is not a tree: 2 problems") as refusal:
         refuse([*problems, *[TreeProblem("ragged", "a", "x", (), 1)] * 2], "this table")
-    assert refusal.value.found == "2 ragged"
+    assert refusal.value.found == "2 ragged rows"
 
 
 def test_the_words_for_a_missing_name_can_be_chosen():
