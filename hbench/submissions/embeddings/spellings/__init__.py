@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import permutations
+from typing import Literal
 from unicodedata import normalize
 
 from hbench.core.errors import examples, shorten
@@ -248,11 +249,12 @@ def _in_words(pairs: list[tuple[str, str]], difference: str) -> str:
 def _forms(unknown: str, wanted: str) -> tuple[str, str]:
     """The Unicode normal forms of two names that look alike, NFC or NFD; "" for both if they differ
     by more than that, or if a name mixes forms."""
-    for forms in (("NFC", "NFD"), ("NFD", "NFC")):
-        given, right = forms
+    pairs: tuple[tuple[Literal["NFC", "NFD"], Literal["NFC", "NFD"]], ...]
+    pairs = (("NFC", "NFD"), ("NFD", "NFC"))
+    for given, right in pairs:
         alike = normalize(right, unknown) == wanted and normalize(given, wanted) == unknown
         if alike and unknown != wanted:
-            return forms
+            return given, right
     return "", ""
 
 
