@@ -42,3 +42,17 @@ def test_frames_of_one_index_in_another_order_are_not_joined_by_position():
     with pytest.raises(SubmissionError, match="another order"):
         hbench.score(vectors, labels)
     assert hbench.score(vectors, labels.loc[vectors.index]).scores["AP"] > 0
+
+
+def test_missing_numbers_are_named_and_the_advice_scores_what_is_known():
+    vectors = np.random.default_rng(0).normal(size=(6, 3))
+    labels = pd.DataFrame({"kind": [1, 1, 1, 2, 2, 2], "name": [1, 1, None, 2, 2, 3]})
+    with pytest.raises(SubmissionError, match=r"1 of the labels are missing \(NaN\)"):
+        hbench.score(vectors, labels)
+    report = hbench.score(vectors, labels.astype("Int64"), policies=["unknown"])
+    assert report.scores["AP"] > 0
+
+
+def test_a_dictionary_of_columns_is_no_labels():
+    with pytest.raises(SubmissionError, match="a row for each item"):
+        hbench.score(np.eye(2), {"kind": [1, 2]})

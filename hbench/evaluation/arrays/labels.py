@@ -158,10 +158,12 @@ def as_paths(labels: Any, what: str) -> Any:
     makes an array (N,) or (N, L). Masked values become missing names, bytes become texts. `what`:
     what messages call the labels.
 
-    Raises SubmissionError for paths of different lengths.
+    Raises SubmissionError for paths of different lengths, and for missing numbers.
     """
-    # a single value, or an array of zero dimensions, has no entry for each item
-    if not hasattr(labels, "__len__") or getattr(labels, "ndim", 1) == 0:
+    # a single value, or an array of zero dimensions, has no entry for each item; a dictionary has
+    # one for each level
+    is_single = not hasattr(labels, "__len__") or getattr(labels, "ndim", 1) == 0
+    if is_single or isinstance(labels, Mapping):
         raise SubmissionError(
             f"the {what} are not names or numbers of a row for each item",
             expected="a list or an array, with a class at every level",
@@ -197,6 +199,13 @@ def as_paths(labels: Any, what: str) -> Any:
     # Kind S are bytes, which become texts. Otherwise `given` is returned and not the array: in an
     # array with texts, numpy turns numbers and missing names into texts, too
     array = as_array(given, what)
+    if array.dtype.kind == "f" and (missing := int(np.isnan(array).sum())):
+        raise SubmissionError(
+            f"{missing:,} of the {what} are missing (NaN)",
+            expected="a class at every level",
+            fix="leave these items out; or, where only finer classes are missing, give texts or "
+            'Int64 of pandas, and policies=["unknown"]',
+        )
     return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else given
 
 
