@@ -28,7 +28,7 @@ from hbench.evaluation.arrays import score
 from hbench.integrations import checked_metrics
 from hbench.losses import CrossBatchMemory as OwnMemory
 from hbench.losses.baselines.proxies import class_paths
-from hbench.losses.baselines.rambo import RamboClasses
+from hbench.losses.baselines.rambo import refuse_class_scores
 from hbench.losses.batch_loss import BatchLoss, Indices, name_of
 
 
@@ -56,13 +56,7 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
         self, loss: nn.Module, paths: Tensor | Sequence[Sequence[int]] | None = None
     ) -> None:
         super().__init__()
-        if isinstance(loss, RamboClasses):
-            raise ConfigError(
-                "the loss compares the scores of classes",
-                expected="a loss of embeddings",
-                found="rambo_map_classes",
-                fix="call it by itself, with scores (n, C) and targets (n, C)",
-            )
+        refuse_class_scores(loss)
         self.loss = loss
         # (C, L), checked; None: the labels of a batch are paths (B, L) already
         table = None if paths is None else class_paths(paths)

@@ -21,11 +21,12 @@ from typing import Any
 from torch import nn
 
 from hbench.core.arguments import checked
+from hbench.core.errors import ConfigError
 from hbench.core.registry import Registry
 from hbench.losses.baselines.blackbox import blackbox_rank
 from hbench.losses.baselines.decomposability import decomposability_gap
 from hbench.losses.catalogue import catalogue
-from hbench.losses.entry import LossEntry, entry_of
+from hbench.losses.entry import REQUIRED, LossEntry, entry_of
 from hbench.losses.wrappers import CrossBatchMemory, per_level
 
 __all__ = [
@@ -117,11 +118,36 @@ def per_level_of(
     level, coarse to fine. A loss is then built for each level, since the number of proxies is that
     of the classes; without proxies, one loss serves all levels.
     """
+    _refuse_for_levels(loss, params or {}, level_classes)
     if level_classes is None:
         return per_level(build_loss(loss, **(params or {})))
     return per_level(
         [build_loss(loss, classes=number, **(params or {})) for number in level_classes]
     )
+
+
+def _refuse_for_levels(
+    loss: str, params: Mapping[str, Any], level_classes: Sequence[int] | None
+) -> None:
+    """Raise ConfigError for a loss that is of all levels itself, or one with proxies without
+    `level_classes`: each level has classes of its own. `params`: of the loss."""
+    known = loss_entry(loss).parameters
+    needed = {name for name, default in known.items() if default is REQUIRED} - params.keys()
+    if "paths" in needed:
+        raise ConfigError(
+            f"{loss} is a loss of all levels itself",
+            expected="a loss of the finest level",
+            found=f"per_level of {loss!r}",
+            fix=f"take {loss} by itself",
+        )
+    if "classes" in needed and level_classes is None:
+        raise ConfigError(
+            f"per_level needs the number of classes of each level for {loss}, which has proxies",
+            expected="level_classes, coarse to fine",
+            found="no level_classes",
+            fix=f"build_loss('per_level', loss={loss!r}, level_classes=[…], params={{'dim': …}}), "
+            "or hbench.build_loss_for, which fills them in",
+        )
 
 
 losses.register("per_level")(entry_of(per_level_of, "Σ_l loss", "HAPPIER (ECCV 2022) Table 1"))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from hbench.core.errors import ConfigError
 from hbench.losses.rank_sums import Lists, sum_by_query
 from hbench.losses.rank_sums.step_sums import Positives
 
@@ -77,8 +78,15 @@ def recall(at: Sequence[int], temperature: float, clip: bool) -> Score:
     """Make the score recall: the mean over k in `at` of Σ_{p ∈ Ω+} σ((k − rank(p))/temperature) /
     min(k, |Ω+|) (rank losses, Eq. 15–17).
 
-    `clip`: whether each sum is at most k (Patel et al.).
+    `clip`: whether each sum is at most k (Patel et al.). Raises ConfigError for a k below 1, and
+    for no k.
     """
+    if not at or min(at) < 1:
+        raise ConfigError(
+            "at has no numbers of items at which recall could be taken",
+            expected="whole numbers ≥ 1, such as (1, 2, 4, 8, 16)",
+            found=repr(at),
+        )
 
     def score(ranked: RankEstimates) -> Tensor:
         """The score (Q,) of each query, from the estimated ranks of its positives."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from hbench.core.arguments import checked, checked_class
 from hbench.core.errors import ConfigError
 from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision, uncompiled, wide_labels
+from hbench.losses.batch_loss.checks import require_tree
 
 
 @checked_class
@@ -80,13 +81,25 @@ class CrossBatchMemory(nn.Module):
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
 
     @uncompiled
-    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+    def forward(
+        self, embeddings: Tensor, labels: Tensor, *references: Any, **by_name: Any
+    ) -> Tensor:
         """The loss of a batch of embeddings (B, D) with labels (B, L). After the warm-up, it is the
-        weighted mean of loss(batch) and loss(batch, memory)."""
+        weighted mean of loss(batch) and loss(batch, memory). Further arguments, which other losses
+        take, must be None."""
+        if any(each is not None for each in (*references, *by_name.values())):
+            raise ConfigError(
+                "a memory of past batches has references of its own",
+                expected="embeddings and labels alone",
+                found="references or mined pairs",
+                fix="call it without them, or take the loss inside of it, which `xbm` names",
+            )
         wide = wide_labels(labels, embeddings, "labels", "embeddings")  # (B, L)
+        # a batch that the loss or the memory refuses must not be stored, so it is checked before
+        within: Tensor = self.loss(embeddings, wide)
+        self._refuse_unlike(embeddings, wide)
         # (B,): the place of each query in the memory, so that it does not rank itself there
         place = self._enqueue(embeddings.detach(), wide)
-        within: Tensor = self.loss(embeddings, wide)
         if int(self.batches) <= self.warm_up:  # `batches` counts this batch
             return within
         filled = min(int(self.stored), self.size)  # the rows behind are not filled yet
@@ -96,6 +109,23 @@ class CrossBatchMemory(nn.Module):
         return (self.batch_weight * within + self.memory_weight * across) / (
             self.batch_weight + self.memory_weight
         )
+
+    def _refuse_unlike(self, embeddings: Tensor, labels: Tensor) -> None:
+        """Raise an error for a batch, `embeddings` (B, D) and `labels` (B, L), that does not fit
+        what is in the memory: ConfigError for other widths, TreeError for another tree."""
+        filled = min(int(self.stored), self.size)
+        if not filled:
+            return
+        widths = (self.embeddings.shape[1], self.labels.shape[1])
+        if (embeddings.shape[1], labels.shape[1]) != widths:
+            raise ConfigError(
+                "the batch does not fit the memory of past batches",
+                expected=f"dimension {widths[0]}, {widths[1]} levels",
+                found=f"dimension {embeddings.shape[1]}, {labels.shape[1]} levels",
+                fix="build the loss anew for other embeddings or labels",
+            )
+        if labels.device.type == "cpu":  # a GPU would have to wait
+            require_tree(labels, self.labels[:filled])
 
     def _enqueue(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """Store a batch, `embeddings` (B, D) and `labels` (B, L), in place of the oldest entries of

@@ -201,3 +201,73 @@ def test_pairs_by_place_go_with_references_by_name():
     by_name = loss(embeddings, labels, indices_tuple=pairs, ref_emb=others, ref_labels=their_labels)
     mixed = loss(embeddings, labels, pairs, ref_emb=others, ref_labels=their_labels)
     assert torch.equal(by_name, mixed)
+
+
+@pytest.mark.parametrize(
+    ("self_index", "said"),
+    [
+        (torch.arange(7), "does not fit the queries"),
+        (torch.arange(8.0), "does not fit the queries"),
+        (torch.arange(8) + 1, "references that do not exist"),
+        (torch.full((8,), -5), "references that do not exist"),
+        (torch.arange(8).flip(0), "another item than the query"),
+    ],
+)
+def test_a_self_index_that_is_none_is_refused(self_index, said):
+    embeddings, labels = batch(CLASSES)
+    with pytest.raises(ConfigError, match=said):
+        build("sup_hap")(embeddings, labels, embeddings.detach(), labels, self_index)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        (([0], [1], [0], [8]), "name items that do not exist"),
+        (([0], [1], [-1]), "name items that do not exist"),
+        (([0, 1], [1], [0], [2]), "not indices of pairs"),
+    ],
+)
+def test_mined_pairs_of_another_batch_are_refused(pairs, said):
+    embeddings, labels = batch(CLASSES)
+    with pytest.raises(ConfigError, match=said):
+        build("triplet")(embeddings, labels, tuple(map(torch.tensor, pairs)))
+
+
+@pytest.mark.parametrize("name", ["triplet", "nsm", "sup_hap"])
+def test_labels_without_a_level_are_refused(name):
+    embeddings, labels = batch(CLASSES)
+    with pytest.raises(ConfigError, match="1 level or more"):
+        build(name)(embeddings, labels[:, :0])
+
+
+def test_a_memory_stands_in_multiple_losses_and_refuses_references():
+    embeddings, labels = batch(CLASSES)
+    loss = build("xbm")
+    assert pml_losses.MultipleLosses([loss])(embeddings, labels) == build("xbm")(embeddings, labels)
+    with pytest.raises(ConfigError, match="references of its own"):
+        loss(embeddings, labels, embeddings, labels)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error"),
+    [
+        (lambda x, labels: (x, labels[:, 1:]), ConfigError),
+        (lambda x, labels: (x[:, 1:], labels), ConfigError),
+        (lambda x, labels: (x, labels.flip(1)), TreeError),
+        (lambda x, labels: (x, torch.stack([1 - labels[:, 0], labels[:, 1]], 1)), TreeError),
+    ],
+    ids=["level", "dimension", "order", "tree"],
+)
+def test_a_memory_keeps_nothing_of_a_batch_that_is_refused(spoil, error):
+    embeddings, labels = batch(CLASSES)
+    loss = build("xbm")
+    loss(embeddings, labels)
+    before = {name: value.clone() for name, value in loss.state_dict().items()}
+    with pytest.raises(error):
+        loss(*spoil(embeddings.detach(), labels))
+    assert all(torch.equal(value, before[name]) for name, value in loss.state_dict().items())
+
+
+def test_embeddings_are_no_scores_of_classes():
+    with pytest.raises(ConfigError, match="rambo_ap"):
+        build_loss("rambo_map_classes")(*batch(CLASSES))

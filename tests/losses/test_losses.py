@@ -141,6 +141,10 @@ def test_references_may_have_another_precision(name, dtype):
         ("csl", {"paths": PATHS, "dim": 4, "margins": [0.1]}, "2 margins"),
         ("softbin_ap", {"bins": 1}, "bins ≥ 2"),
         ("xbm", {"loss": "sup_ap", "size": 0}, "size ≥ 1"),
+        ("per_level", {"loss": "nsm"}, "level_classes"),
+        ("sup_recall", {"at": (0,)}, "whole numbers ≥ 1"),
+        ("recall_at_k", {"at": ()}, "whole numbers ≥ 1"),
+        ("fast_ap", {"bins": 0}, "bins ≥ 1.*\n.*bins 0"),
     ],
 )
 def test_a_parameter_that_cannot_be_is_refused(name, params, message):

@@ -107,6 +107,13 @@ def test_a_loss_inside_a_memory_gets_its_classes(letters):
     assert [tuple(weight.shape) for weight in loss.parameters()] == [(20, DIM)]
 
 
+def test_a_loss_of_every_level_gets_the_classes_of_each(letters):
+    loss, labels = build_loss_for(letters, "per_level", DIM, {"loss": "nsm"})
+    assert loss(unit_vectors(30), labels.table[:30]).isfinite()
+    every = [int(column.max()) + 1 for column in labels.paths.T]
+    assert [len(weight) for weight in loss.parameters()] == every
+
+
 def test_params_are_left_as_they_were(letters):
     params = {"loss": "happier", "size": 100, "params": {"lam": 0.2}}
     before = copy.deepcopy(params)
@@ -130,6 +137,8 @@ def test_an_id_that_is_not_a_training_item_is_named(letters):
         ("happier", {"lam": 2.0}, ConfigError),
         ("happier", 0.1, UsageError),
         ("xbm", {"loss": "sup_ap"}, ConfigError),
+        ("per_level", {"loss": "csl"}, ConfigError),
+        ("rambo_map_classes", None, ConfigError),
     ],
 )
 def test_a_loss_that_cannot_be_built_is_refused(letters, name, params, error):

@@ -233,6 +233,13 @@ class RamboClasses(nn.Module):
         example: (1 − `joint`) times the mean over the classes plus `joint` times the AP loss of all
         classes in one list. In each list `shift` lowers the scores of positives and raises those of
         the others by half a margin, so that positives must lead by the margin."""
+        if scores.ndim != 2 or scores.shape != targets.shape:
+            raise ConfigError(
+                "the targets do not mark the classes of the scores",
+                expected="scores (n, C) and targets bool (n, C), of n examples and C classes",
+                found=f"{tuple(scores.shape)} and {tuple(targets.shape)}",
+                fix="for embeddings and labels take rambo_ap",
+            )
         (exact,) = full_precision(scores)
         # (C, n): a row for each class, with the examples of this batch and of past ones
         rows, positive = self.memory(exact.T, targets.T.bool())
@@ -249,6 +256,18 @@ class RamboClasses(nn.Module):
             flags = positive.T.reshape(1, -1)
             joint = ap_loss(self.shift(flat, flags), flags, self.lam, smoothing=self.smoothing)
             return (1 - self.joint) * by_class + self.joint * joint
+
+
+def refuse_class_scores(loss: nn.Module) -> None:
+    """Raise ConfigError for a loss that takes a matrix of class scores, or has such a loss inside,
+    where a loss gets embeddings and labels."""
+    if any(isinstance(part, RamboClasses) for part in loss.modules()):
+        raise ConfigError(
+            "the loss compares the scores of classes",
+            expected="a loss of embeddings",
+            found="rambo_map_classes",
+            fix="call it by itself, with scores (n, C) and targets (n, C), or take rambo_ap",
+        )
 
 
 def rambo_ap(

@@ -120,6 +120,12 @@ class SoftBinAP(BatchLoss):
 
 def fast_ap(bins: int = 10) -> nn.Module:
     """Make SoftBinAP of normalised vectors, over `bins` + 1 evenly spaced values of the squared
-    distance 2 − 2s (Cakir et al. 2019).
+    distance 2 − 2s (Cakir et al. 2019). Raises ConfigError for less than 1 or too many.
     """
+    if not 1 <= bins < MOST_BINS:
+        raise ConfigError(
+            "the bins are invalid",
+            expected=f"bins ≥ 1, less than {MOST_BINS:,}",
+            found=f"bins {bins}",
+        )
     return SoftBinAP(bins + 1, normalise=True)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError
-from hbench.tree import check_nested
+from hbench.losses.batch_loss.checks import require_pairs, require_self_index, require_tree
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 # pairs (query, positive, query, negative) or triplets (query, positive, negative)
@@ -182,7 +182,10 @@ class BatchLoss(nn.Module):
         # On a GPU only the first batch is checked, since the check waits for the device; labels in
         # the wrong order are noticed in nearly every batch.
         if batch.labels.device.type == "cpu" or not self.labels_checked:
-            require_tree(batch)
+            require_tree(batch.labels, batch.ref_labels)
+            require_self_index(batch.self_index, batch.labels, batch.ref_labels)
+            if batch.pairs is not None:
+                require_pairs(batch.pairs, len(batch.labels), len(batch.ref_labels))
             self.labels_checked = True
         value = self.compute(batch._replace(partial=self._leaves_out(batch)))
         # Comparisons with NaN are false, so a loss could be finite although its gradient is not.
@@ -230,17 +233,6 @@ def needs_every_label(loss: nn.Module) -> ConfigError:
         fix="leave out their items (--policy drop, or in your own loop the rows with −1), or "
         "choose another loss",
     )
-
-
-def require_tree(batch: LossBatch) -> None:
-    """Raise TreeError, with the names of the columns, unless each class of a column is in only one
-    class of the column before.
-    """
-    own = batch.ref_labels is batch.labels  # the batch ranks itself
-    table = (batch.labels if own else torch.cat([batch.labels, batch.ref_labels])).cpu().numpy()
-    for level in range(1, table.shape[1]):
-        known = table[table[:, level] >= 0, level - 1 : level + 1]  # −1: unknown, not checked
-        check_nested(known, [f"column-{level - 1}", f"column-{level}"])
 
 
 def require_positive(**values: float) -> None:
@@ -308,10 +300,20 @@ def batch_of_arguments(
         )
 
     # without a self_index, no query is among the references
-    none = torch.full((len(wide),), -1, device=wide.device)
-    return LossBatch(
-        embeddings, wide, refs, wide_refs, none if self_index is None else self_index, pairs
-    )
+    if self_index is None:
+        self_index = torch.full((len(wide),), -1, device=wide.device)
+    elif (
+        not isinstance(self_index, Tensor)
+        or self_index.shape != (len(wide),)
+        or self_index.dtype not in INTEGERS
+    ):
+        kind = getattr(self_index, "dtype", type(self_index).__name__)
+        raise ConfigError(
+            "self_index does not fit the queries",
+            expected=f"integers ({len(wide)},), the place of each query among the references",
+            found=f"{kind} {tuple(getattr(self_index, 'shape', ()))}",
+        )
+    return LossBatch(embeddings, wide, refs, wide_refs, self_index.long(), pairs)
 
 
 def _pairs_or_references(
@@ -362,10 +364,10 @@ def wide_labels(labels: Tensor, vectors: Tensor, what: str, of: str) -> Tensor:
         )
 
     wide = labels[:, None] if labels.ndim == 1 else labels
-    if wide.ndim != 2 or len(wide) != len(vectors):
+    if wide.ndim != 2 or len(wide) != len(vectors) or not wide.shape[1]:
         raise ConfigError(
             f"the {what} do not fit the {of}",
-            expected=f"{what} ({len(vectors)}, L), coarse to fine",
+            expected=f"{what} ({len(vectors)}, L), coarse to fine, of 1 level or more",
             found=f"{what} {tuple(labels.shape)}",
         )
     if wide.is_floating_point() or wide.is_complex():
@@ -374,6 +376,7 @@ def wide_labels(labels: Tensor, vectors: Tensor, what: str, of: str) -> Tensor:
     return wide.long()  # kernels and masks expect int64
 
 
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 

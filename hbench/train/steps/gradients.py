@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from hbench.core.errors import ConfigError
 from hbench.losses import build_loss, loss_entry
 from hbench.losses import losses as known_losses
+from hbench.losses.baselines.rambo import refuse_class_scores
 from hbench.losses.entry import REQUIRED
 from hbench.losses.partial import leave_unknown_out
 from hbench.train.processes import Processes, gather
@@ -190,6 +191,8 @@ def build_objective(specs: Mapping[str, LossSpec], labels: Labels, dim: int) -> 
         name: build_loss(name, **complete_params(name, spec.params, facts))
         for name, spec in specs.items()
     }
+    for loss in losses.values():
+        refuse_class_scores(loss)
     if (labels < 0).any():  # then pairs of unknown level are left out
         losses = {name: leave_unknown_out(loss) for name, loss in losses.items()}
     return Objective(losses, {name: spec.weight for name, spec in specs.items()})
@@ -213,8 +216,8 @@ def complete_params(
 ) -> dict[str, Any]:
     """Add required parameters of a loss that are missing in `params` from the facts about the data,
     {parameter: value}, such as the number of classes. Return all parameters. The loss within `xbm`
-    (a memory of former batches), whose name and parameters are parameters of `xbm`, is completed as
-    well.
+    (a memory of former batches) or `per_level`, whose name and parameters are parameters of these,
+    is completed as well.
     """
     entry = loss_entry(name)
     missing = [
@@ -224,6 +227,12 @@ def complete_params(
     ]
     from_facts = {key: facts[key] for key in missing if key in facts}
     complete = {**from_facts, **params}
-    if name == "xbm" and "loss" in complete:
-        complete["params"] = complete_params(complete["loss"], complete.get("params", {}), facts)
+    if name in {"xbm", "per_level"} and "loss" in complete:
+        inner, given = complete["loss"], complete.get("params") or {}
+        of_inner = facts
+        if name == "per_level":  # classes and paths are those of the finest level alone
+            of_inner = {"dim": facts["dim"]}
+            if loss_entry(inner).parameters.get("classes") is REQUIRED and "classes" not in given:
+                complete.setdefault("level_classes", facts["level_classes"])
+        complete["params"] = complete_params(inner, given, of_inner)
     return complete
