@@ -299,8 +299,8 @@ def verify(
     if dataset:
         of_a_file.append("--dataset")
     # the files come from one source: --fetch, --files, or the options of one row
-    sources = [["--fetch"] * fetch, ["--files"] * (files is not None), of_a_file]
-    given_sources = [" ".join(options) for options in sources if options]
+    sources = {"--fetch": fetch, "--files": files, " ".join(of_a_file): of_a_file}
+    given_sources = [options for options, given in sources.items() if given]
     if len(given_sources) > 1:
         raise click.UsageError(
             "--fetch verifies by the files that rows name, --files by those of a folder, and "

@@ -89,15 +89,16 @@ def run(
         Label(class_id=GROUP + name, label=name, n_train=0, n_index=0, n_ambiguous=0, examples=())
         for name in kinds_in(names)
     ]
-    with_landmarks = read_rows(work / "labels.csv", Label)
-    labels = [*with_landmarks, *groups]
+    labels = [*read_rows(work / "labels.csv", Label), *groups]
     vectors = encode(labels, encoder, prompt)
-    counts = {"labels": len(with_landmarks), "groups": len(groups), "dimensions": vectors.shape[1]}
+    counts = {
+        "labels": len(labels) - len(groups),
+        "groups": len(groups),
+        "dimensions": vectors.shape[1],
+    }
     write(work / "embeddings.npz", record, counts, lambda file: save(file, labels, vectors))
-    encoded = f"{len(with_landmarks):,} labels"
-    if groups:
-        encoded += f" and {len(groups):,} group names"
-    terminal.say(f"{encoded} in {vectors.shape[1]} dimensions")
+    and_groups = f" and {len(groups):,} group names" if groups else ""
+    terminal.say(f"{counts['labels']:,} labels{and_groups} in {vectors.shape[1]} dimensions")
     # a note: short labels share few letters, the only thing that TF-IDF compares
     if kind == "tfidf" and are_short([label.label for label in labels]):
         terminal.say(SHORT)
