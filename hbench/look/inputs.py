@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hbench.core.errors import ComparisonError, UnknownName, UsageError
+from hbench.core.text import counted
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.engine.job import Job
@@ -136,8 +137,8 @@ def shown_names(given: Sequence[str], own: Sequence[str], paths: Sequence[Path])
     if given and len(given) != len(paths):
         raise UsageError(
             "every file has one name",
-            expected=f"{len(paths)} times --name",
-            found=f"{len(given)} times",
+            expected=f"--name for each of {counted(len(paths), 'file')}",
+            found=counted(len(given), "name"),
         )
     pairs = zip(own, paths, strict=True)
     by_place = [

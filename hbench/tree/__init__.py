@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hbench.core.arguments import as_array, checked, checked_class
 from hbench.core.errors import TreeError, UnknownName, examples
+from hbench.core.text import counted
 from hbench.sheets.rows import default_levels
 from hbench.tree.refusals import (
     check_unique,
@@ -165,7 +166,7 @@ class LabelTree:
         refuse_other_rows(rows)
         if short := [row for row in rows if len(row) != len(levels)]:
             raise TreeError(
-                f"{len(short)} rows have no name at some level, or one too many",
+                f"{counted(len(short), 'row')} without a name at some level, or with one too many",
                 expected=f"{len(levels)} names per row: {', '.join(levels)}",
                 found=examples(map(list, short)),
                 fix="a policy makes a ragged tree even: hbench tree validate --help",

@@ -241,7 +241,7 @@ def test_policies_make_a_tree_of_labels_that_form_none(tmp_path):
     (tmp_path / "zoo.csv").write_text("\n".join(["item,class,family,species", *rows]))
     levels = ["--levels", "class,family,species"]
     policies = ["--policy", "by-path", "--policy", "repeat-leaf", "--policy", "fill-from-parent"]
-    with pytest.raises(DataError, match="1 items have no name at some level") as refusal:
+    with pytest.raises(DataError, match="1 item without a name at some level") as refusal:
         build("zoo", "--from", tmp_path / "zoo.csv", *levels)
     offered = re.findall(r"(--policy .*?):", str(refusal.value))
     assert 1 <= len(offered) <= 4
@@ -452,7 +452,7 @@ def test_where_no_picture_is_there_the_folder_that_has_some_is_named(birds):
 
 
 @pytest.mark.parametrize(
-    ("cell", "said"), [("", "an empty cell in 1 rows"), ("fold 3", "'fold 3' in 1 rows")]
+    ("cell", "said"), [("", "an empty cell in 1 row"), ("fold 3", "'fold 3' in 1 row")]
 )
 def test_a_cell_that_names_no_split_is_refused_with_a_way_on(birds, cell, said):
     birds.write_text(BIRDS.replace("mallard,test", f"mallard,{cell}"))
@@ -641,7 +641,7 @@ def test_a_column_of_images_is_not_a_level_and_one_without_images_is_refused_and
     pq.write_table(
         table.set_column(0, "image", pa.array([{"bytes": None, "path": "a.png"}] * 3)), hugging_face
     )
-    with pytest.raises(DataError, match="3 rows have no image"):
+    with pytest.raises(DataError, match="3 rows without an image"):
         build("birds", "--from", hugging_face, "--levels", "family,species")
     assert not home.exists()
 

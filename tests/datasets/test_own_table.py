@@ -39,7 +39,7 @@ def test_items_of_the_gallery_without_a_name_are_distractors_and_said(tmp_path):
 
 def test_a_query_without_a_name_is_refused(tmp_path):
     rows = [(*row, "1", "1") for row in LABELLED] + [("d0", "", "", "1", "1")]
-    with pytest.raises(DataError, match="1 items have no name at some level"):
+    with pytest.raises(DataError, match="1 item without a name at some level"):
         load(write(tmp_path / "t.csv", rows, "item,order,species,query,gallery"))
 
 

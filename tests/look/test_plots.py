@@ -154,7 +154,7 @@ def test_a_dataset_is_asked_for_where_a_kind_takes_embeddings_and_refused_elsewh
 
 
 def test_names_that_are_not_as_many_as_files_are_refused(plotted, refused):
-    assert "2 times --name" in refused(
+    assert "--name for each of 2 files" in refused(
         "levels", plotted / "one.json", plotted / "two.json", "--name", "a"
     )
 

@@ -127,7 +127,7 @@ def test_whole_numbers_are_ids_where_they_differ(tmp_path):
 @pytest.mark.parametrize(
     ("held", "words"),
     [
-        ({"a": VECTORS, "b": VECTORS, "paths": IDS}, "has several array of vectors"),
+        ({"a": VECTORS, "b": VECTORS, "paths": IDS}, "has more than one array of vectors"),
         ({"a": VECTORS, "one": IDS, "other": IDS[::-1]}, "has no ids"),
         ({"a": VECTORS, "labels": LABELS}, "has no ids"),
         ({"a": LABELS, "paths": IDS}, "has no array of vectors"),

@@ -194,7 +194,7 @@ def table(**columns):
         (table(id=[1.5], embedding=[[1.0]]), "emb.parquet are double"),
         (table(name=["a"], embedding=[[1.0]]), "has no id column"),
         (table(id=["a"], feature=[[1.0]]), "has no column of vectors"),
-        (table(id=["a"], embedding=[[1.0]], vector=[[1.0]]), "has several column of vectors"),
+        (table(id=["a"], embedding=[[1.0]], vector=[[1.0]]), "has more than one column of vectors"),
         (parts_of_two_dimensions, "float32 of dimension 4 at row 1"),
         (lambda folder: written(folder / "folder" / "x").parent, "neither"),
         (folder_of_splits, "the splits test"),

@@ -183,7 +183,7 @@ PATHS = np.array([[0, 0], [1, 1]], np.int32)
         ),
         (
             lambda: LabelTree.from_names([("a", "x"), ("b",)], levels=BOTH),
-            "1 rows have no name at some level",
+            "1 row without a name at some level",
             "['b']",
         ),
         (lambda: LabelTree(BOTH, (("a", "b"), ("x", "x")), PATHS), "not unique", "x several times"),

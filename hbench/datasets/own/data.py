@@ -205,7 +205,7 @@ def _refuse_gaps(own: OwnTable, rows: Sequence[Row]) -> None:
     classed = [row for row in all_rows if row[0] != NO_CLASS]
     # each piece of advice has its own line, indented like the first line of the fix
     raise DataError(
-        f"{len(incomplete)} items have no name at some level",
+        f"{own.source} has {counted(len(incomplete), 'item')} without a name at some level",
         expected=f"a name for each of {', '.join(levels)}",
         found=f"no name at the level {', '.join(empty)}: {examples(incomplete)}",
         fix="\n            ".join(
@@ -240,7 +240,7 @@ def without_images(
     values = [value or {} for value in table[column].to_pylist()]
     if missing := [row for row, value in enumerate(values) if not value.get("bytes")]:
         raise DataError(
-            f"{len(missing)} rows have no image",
+            f"the table has {counted(len(missing), 'row')} without an image",
             expected="bytes in every row",
             found=f"rows {examples(missing)}",
         )
@@ -353,7 +353,8 @@ def _is_for_training(own: OwnTable) -> NDArray[np.bool_]:
             f"the column {own.columns.split} has unknown values",
             expected="train and test, train, query and gallery, or validation beside these",
             found=examples(
-                f"{repr(word) if word else 'an empty cell'} in {own.splits.count(word):,} rows"
+                f"{repr(word) if word else 'an empty cell'} in "
+                f"{counted(own.splits.count(word), 'row')}"
                 for word in unknown
             ),
             fix="write one of these words there, such as validation for rows that are neither "

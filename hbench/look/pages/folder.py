@@ -39,7 +39,7 @@ ESCAPED = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 def refuse_folder(folder: Path, kind: str) -> None:
     """Raise UsageError for a folder that is not empty and does not contain pages of this kind."""
     if folder.is_dir() and any(folder.iterdir()) and not (folder / mark_of(kind)).exists():
-        expected = f"a new folder, or one of a {kind}"
+        expected = f"a new folder, or one that holds an earlier {kind}"
         raise UsageError(f"{folder} holds other files", expected=expected, fix="choose another -o")
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file", expected="the path of a folder")

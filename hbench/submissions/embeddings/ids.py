@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, UsageError, examples, shorten
-from hbench.core.text import first_line
+from hbench.core.text import counted, first_line
 from hbench.core.untrusted import MAX_LIST_BYTES, parquet_table, read_json, read_text
 from hbench.sheets import words
 from hbench.sheets.text import TextTable
@@ -60,7 +60,7 @@ def the_one_named(names: Sequence[str], known: Sequence[str], what: str, source:
     there = [name for name in names if name in known]
     if len(there) != 1:
         raise SubmissionError(
-            f"{source} has {'several' if there else 'no'} {what}",
+            f"{source} has {'more than one' if there else 'no'} {what}",
             expected=f"exactly one named {' or '.join(known[:2])}",
             found=listed(there or names, COLUMNS_SHOWN) or "nothing",
         )
@@ -169,7 +169,9 @@ def from_texts(texts: pa.Array, source: str) -> Ids:
     if len(zeroed):
         # five are shown; the sixth tells that there are more
         zeros = examples(map(repr, zeroed.slice(0, 6).to_pylist()))
-        raise SubmissionError(f"{len(zeroed):,} ids in {source} hold a NUL", found=zeros)
+        raise SubmissionError(
+            f"{source} has {counted(len(zeroed), 'id')} with a NUL character", found=zeros
+        )
     return np.array(texts.to_pylist(), dtype=object)  # to_numpy of texts would load pandas
 
 
@@ -204,7 +206,8 @@ def _texts_of_objects(array: NDArray[Any], source: str) -> list[str]:
     foreign = [name for name in array if not isinstance(name, str | int) or isinstance(name, bool)]
     if foreign:
         raise SubmissionError(
-            f"{len(foreign):,} ids in {source} are neither strings nor integers",
+            f"{source} has {counted(len(foreign), 'id')} of another type",
+            expected="strings or integers",
             found=examples(map(repr, foreign)),
         )
     return [str(name) for name in array]

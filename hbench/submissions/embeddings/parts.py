@@ -76,7 +76,7 @@ def vectors_among(parts: Sequence[ArrayPart], source: object, what: str) -> str:
     fitting = [part for part in fitting if named([part], words.OTHER_VECTORS)] or fitting
     if len(fitting) != 1:
         raise SubmissionError(
-            f"{source} has {'several' if fitting else 'no'} {what}",
+            f"{source} has {'more than one' if fitting else 'no'} {what}",
             expected="exactly one named embedding or embeddings",
             found=examples(fitting or parts) or "nothing",
         )

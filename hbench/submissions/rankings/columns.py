@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError
+from hbench.core.text import counted
 from hbench.core.untrusted import open_parquet, parquet_table
 from hbench.sheets import words
 from hbench.sheets.dialect import CALLED, suffix_of
@@ -261,7 +262,7 @@ def _lines_of_lists(path: Path, queries: pa.Array, lists: pa.Array, roles: Roles
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist()
     if repeated:
         raise SubmissionError(
-            f"{path} lists {len(repeated):,} queries more than once",
+            f"{path} lists {counted(len(repeated), 'query', 'queries')} more than once",
             expected="one row per query",
             found=listed(repeated),
         )

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, examples
+from hbench.core.text import counted
 from hbench.submissions.problems import SubmissionProblem, found
 
 # how a score is written; any other text is refused as no finite number
@@ -75,7 +76,8 @@ def lines_with_scores(
     if len(bad):
         shown = bad + 1 if numbers is None else numbers[bad]  # people count from 1
         raise SubmissionError(
-            f"{path} has {len(bad):,} scores that are not finite numbers",
+            f"{path} has {counted(len(bad), 'score that is no', 'scores that are no')} finite "
+            "number",
             found=f"rows {examples(shown)}",
             expected=expected,
             fix=fix,

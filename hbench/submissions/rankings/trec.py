@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, examples, shorten
+from hbench.core.text import counted
 from hbench.sheets.dialect import Head, suffix_of
 from hbench.sheets.text import TextTable
 from hbench.submissions.problems import in_a_line
@@ -161,7 +162,7 @@ def _refusal(
     told = f"line {numbers[0]:,} has {in_words} {columns}"
     if not all_of_them:
         return SubmissionError(
-            f"{path} has {len(numbers):,} lines without six columns",
+            f"{path} has {counted(len(numbers), 'line')} without six columns",
             expected=COLUMNS,
             found=f"rows {examples(numbers)}; {told}: {in_a_line(' '.join(fields))}",
         )
