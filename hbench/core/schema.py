@@ -14,6 +14,7 @@ hbench.core.errors.ConfigError: point.toml breaks its schema
   next:     did you mean 'y'?
 """
 
+import math
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
@@ -126,9 +127,12 @@ def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
         )
         # the value is shown unless it is a table or list, which would be too long
         scalar = isinstance(detail["input"], str | int | float | Decimal)
+        if isinstance(detail["input"], float) and not math.isfinite(detail["input"]):
+            said = "expected a finite number"  # not one below a bound, which says less
         if kind == "tuple_type" and scalar:  # a single value in place of a list
             said += f", such as {list_meant_by(str(detail['input']))}"
         said += f", found {detail['input']!s}" if scalar and kind != "missing" else ""
+        said += ", found no value" if detail["input"] is None else ""
     # `_place` reads the values, to call an element of a list by its first value, too: row 2 ('b')
     place = _place(values, where)
     return f"{place}: {said}" if place else said
@@ -141,6 +145,8 @@ def _place(values: Any, path: Sequence[int | str]) -> str:
     """
     parts: list[str] = []
     for step in path:
+        if isinstance(values, str | int | float | Decimal):
+            break  # the steps into a plain value are pydantic's names of what it may be
         # an integer step is an index into the list whose name is the last of the `parts`
         values = _value_at(values, step)
         if isinstance(step, int):

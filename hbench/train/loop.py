@@ -128,6 +128,9 @@ def train(
     out = Path(out)
     for file in trust_code:
         trust(Path(file))
+    if not isinstance(recipe, Recipe | str):
+        expected = "a name, the path of a TOML file, or a Recipe"
+        raise UsageError("recipe is no recipe", expected=expected, found=f"{recipe!r:.60}")
     recipe = resolve(recipe) if isinstance(recipe, str) else recipe
     ready = prepare_run(recipe, dataset or load(require_dataset(recipe)), processes.world)
     # the command that reproduces the run; none can name a dataset that was passed as an object

@@ -45,15 +45,15 @@ def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
     The choice of held-out classes depends only on their names and the recipe's seed. Raises
     ConfigError for too few classes, UnknownName for an unknown metric or level.
     """
-    if not recipe.validation:
-        return data, None
-
+    # names that do not exist are refused in a recipe that does not validate, too
     metric = choosing_metric(recipe, data.levels)
     metric.bind(data.levels)  # raises for parameters that do not fit these levels
     manifest = training_manifest(data)
     level = recipe.validation_level
     if level and level not in manifest.levels:
         raise UnknownName("level", level, manifest.levels)
+    if not recipe.validation:
+        return data, None
 
     # whole classes of this level are held out, identified by their paths down to it
     depth = manifest.levels.index(level) + 1 if level else len(manifest.levels)

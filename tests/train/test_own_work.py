@@ -230,7 +230,7 @@ def test_the_page_of_keys_is_what_the_command_prints():
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        ("images.augment=crop", "none, shifted"),
+        ("images.augment=crop", "made in memory"),
         ("images.augment=cutmix", "resized_crop, shifted\n  next:     one of your own is"),
         ("images.jitter=0.4", "decoded anew"),
         ("optimizer.name=adamm", "adam"),
@@ -242,6 +242,9 @@ def test_the_page_of_keys_is_what_the_command_prints():
         ("model.backbone=timm:resnet5", "did you mean 'resnet50'"),
         ("model.weights=./none.pt", "from the folder that the command runs in"),
         ("optimizer.lr=1e99", "optimizer.lr: expected less"),
+        ("ema=1", "nothing is learned"),
+        ("select_by=AP/genus", "unknown level 'genus'"),
+        ("validation_level=genus", "unknown level 'genus'"),
         ("losses.sup_happ.weight=1", "sup_hap"),
     ],
 )

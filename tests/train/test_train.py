@@ -859,6 +859,20 @@ def test_a_checkpoint_that_is_cut_or_has_other_types_is_refused(stored, tmp_path
             checkpoint.best(tmp_path)
 
 
+def test_a_checkpoint_that_was_cut_off_is_said_to_be_damaged(stored, tmp_path):
+    run, files = stored
+    cut = {**files, checkpoint.STATE: files[checkpoint.STATE][:-100]}
+    for name, content in cut.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match="a file that is damaged"):
+        run.restore(tmp_path)
+
+
+def test_what_is_no_recipe_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="recipe is no recipe"):
+        loop.train(5, tmp_path / "run")
+
+
 @pytest.fixture
 def saved(letters, tmp_path):
     """A run that saved six checkpoints to the folder, the second with the best score, and began a

@@ -25,7 +25,7 @@ FACTS = ("classes", "level_classes", "paths", "dim")
 
 def refuse_choices(recipe: Recipe) -> None:
     """Raise UnknownName for a name that does not exist, ConfigError for an augmentation that images
-    in memory do not support."""
+    in memory do not support, and for an average of weights that keeps the first ones."""
     for loss, spec in recipe.losses.items():
         _refuse_parameters(loss, spec.params)
         if recipe.precision == "float16" and loss.startswith("rambo"):
@@ -60,6 +60,13 @@ def refuse_choices(recipe: Recipe) -> None:
     else:
         refuse_unknown_net(recipe.model.backbone)
     _refuse_variation(recipe)
+    if recipe.ema == 1:
+        raise ConfigError(
+            "ema=1 keeps the weights of the beginning, so that nothing is learned",
+            expected="ema from 0 to below 1",
+            found=f"{recipe.ema:g}",
+            fix="--set ema=.999, or 0 for the weights themselves",
+        )
 
 
 def _refuse_parameters(loss: str, params: Mapping[str, Any]) -> None:
@@ -90,8 +97,8 @@ def _refuse_variation(recipe: Recipe) -> None:
     Images of the datasets in HELD, {(dataset, side in pixels): …}, and of any dataset with the
     augmentation `shifted`, are kept in memory. These can only be shifted.
 
-    Raises UnknownName for an augmentation that does not exist or is not for these images,
-    ConfigError for a share of the area above 1, and for colours or erased parts of images in
+    Raises UnknownName for an augmentation that does not exist, ConfigError for one that is not for
+    images in memory, for a share of the area above 1, and for colours or erased parts of images in
     memory.
     """
     images = recipe.images
@@ -115,7 +122,12 @@ def _refuse_variation(recipe: Recipe) -> None:
 
     is_held = (recipe.dataset, images.size) in HELD
     if is_held and images.augment not in (NONE, SHIFTED):
-        raise UnknownName(f"augmentation of {recipe.dataset}", images.augment, [NONE, SHIFTED])
+        raise ConfigError(
+            f"the images of {recipe.dataset} are made in memory, where they can only be shifted",
+            expected=f"images.augment {NONE} or {SHIFTED}",
+            found=images.augment,
+            fix=f"--set images.augment={SHIFTED}, or a dataset of files",
+        )
     if (is_held or images.augment == SHIFTED) and (images.jitter or images.erase):
         raise ConfigError(
             "images.jitter and images.erase are for images that are decoded anew each time",

@@ -1,6 +1,7 @@
 """Keeps the last two and the best checkpoints of a run. Each is written completely and read back
 before it gets its name, so that it never replaces a good one if it is bad."""
 
+import errno
 import os
 import re
 import shutil
@@ -197,8 +198,10 @@ def set_random_state(state: Mapping[str, Any]) -> None:
 def _unusable(path: Path, error: Exception) -> DataError:
     """Make the error for a checkpoint's file that could not be read. `error`: the cause."""
     first = f"{type(error).__name__}: {first_line(error)}"
+    # what torch says of an archive that ends early says nothing to a user
+    is_cut = "PytorchStreamReader" in first or getattr(error, "errno", None) == errno.EINVAL
     return DataError(
         f"{path} cannot be loaded",
-        found=first,
+        found="a file that is damaged, or cut off while it was copied" if is_cut else first,
         fix="remove its folder to resume from an earlier checkpoint",
     )
