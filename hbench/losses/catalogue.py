@@ -56,7 +56,7 @@ OTHERS: dict[str, tuple[Callable[..., nn.Module], str, str]] = {
     ),
     "calibration": (
         calibration,
-        "1/|P| Σ_P [α − s]₊ + 1/|N| Σ_N [s − β]₊",
+        "mean_q 1/|P| Σ_P [α − cos]₊ + 1/|N| Σ_N [cos − β]₊",
         "ROADMAP (NeurIPS 2021) Eq. 7",
     ),
     "cluster": (normalised_softmax, SOFTMAX, "HAPPIER (ECCV 2022) Eq. 6"),
@@ -74,25 +74,29 @@ OTHERS: dict[str, tuple[Callable[..., nn.Module], str, str]] = {
     ),
     "triplet": (
         triplet,
-        "mean [s_n − s_p + margin]₊ over the non-zero",
+        "mean [cos_n − cos_p + margin]₊ over the non-zero",
         "Schroff et al., CVPR 2015",
     ),
     "contrastive": (
         contrastive,
-        "mean [m⁺ − s_p]₊ + mean [s_n − m⁻]₊ over the non-zero",
+        "mean [m⁺ − cos_p]₊ + mean [cos_n − m⁻]₊ over the non-zero",
         "Hadsell et al., CVPR 2006",
     ),
     "multi_similarity": (
         multi_similarity,
-        "mean 1/α log(1 + Σ_P e^{−α(s−b)}) + 1/β log(1 + Σ_N e^{β(s−b)})",
+        "mean 1/α log(1 + Σ_P e^{−α(cos−b)}) + 1/β log(1 + Σ_N e^{β(cos−b)})",
         "Wang et al., CVPR 2019",
     ),
     "xbm_pairs": (
         MemoryPairs,
-        "1/B Σ_q (Σ_P (1 − s) + Σ_{N, s > margin} s)",
+        "1/B Σ_q (Σ_{P, s < 1 − 10⁻⁵} (1 − s) + Σ_{N, s > margin} s)",
         "Wang et al., CVPR 2020",
     ),
-    "fast_ap": (fast_ap, "1 − Σ_bins h⁺ H⁺/H / |P|, squared distances", "Cakir et al., CVPR 2019"),
+    "fast_ap": (
+        fast_ap,
+        "1 − Σ_bins h⁺ H⁺/H / |P|, squared distances 2 − 2 cos",
+        "Cakir et al., CVPR 2019",
+    ),
     "softbin_ap": (SoftBinAP, "1 − Σ_bins h⁺ H⁺/H / |P|, scores", "Revaud et al., ICCV 2019"),
     "sum_triplet": (sum_triplet, "Σ_l triplet", "HAPPIER (ECCV 2022) Table 1, ΣTL_SH"),
     "sum_nsm": (sum_nsm, "Σ_l nsm", "HAPPIER (ECCV 2022) Table 1, ΣNSM"),
