@@ -420,6 +420,20 @@ def test_misspelt_queries_and_items_are_explained():
     assert found["unknown items"].fix.startswith("ids have an extra beginning 'img/'")
 
 
+def test_an_unknown_item_is_found_in_the_list_of_its_query():
+    (problem,) = run_levels.problems(
+        ranking_of({query: ["c" if query != "c" else "nope.jpg"] for query in "abcde"}), photos()
+    )[:1]
+    assert "nope.jpg is in the list of c" in problem.fix
+
+
+def test_json_without_any_list_is_refused_as_a_ranking(tmp_path):
+    (tmp_path / "empty.json").write_text("{}")
+    photos().write(tmp_path / "test.parquet")
+    with pytest.raises(SubmissionError, match="holds no ranking"):
+        evaluate.evaluate(tmp_path / "empty.json", tmp_path / "test.parquet")
+
+
 def test_a_ranking_of_other_queries_is_a_fault():
     found = told(run_levels.problems(ranking_of({"other": ["a"]}), photos()))
     assert found["unknown queries"] == (1, ("other",), True)

@@ -6,11 +6,13 @@ converts such a file once.
 """
 
 import shlex
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from hbench.core.errors import SubmissionError, examples
+from hbench.core.errors import HBenchError, SubmissionError, UsageError, examples
+from hbench.sheets.dialect import suffix_of
 
 # The part of each program that finds ids `i` and vectors `v` in `d`, a mapping or a list of pairs
 # with any names. The vectors are the first table of floats, the ids a list of different texts (else
@@ -92,6 +94,24 @@ def foreign(path: Path) -> SubmissionError | None:
             fix="convert it once: " + command(path, FOREIGN),
         )
     return pickled(path) if suffix in (".pkl", ".joblib") else None
+
+
+def unknown_suffix(path: Path, known: Sequence[str]) -> HBenchError:
+    """The error for a file whose suffix is not that of embeddings. `known` are these
+    suffixes. JSON is read as a ranking, so that a .json that comes here holds none."""
+    if suffix_of(path) == ".json":
+        return SubmissionError(
+            f"{path} holds no ranking",
+            expected='{"query": {"item": score, …}, …} or {"query": ["item", …], …}, with an item '
+            "in some list",
+            found="other JSON, or none",
+            fix="write the lists so, or give the embeddings that they were made of",
+        )
+    return UsageError(
+        f"{path} is not an embedding file by its suffix",
+        expected=", ".join(known),
+        found=path.suffix or "no suffix",
+    )
 
 
 def _datasets_of(path: Path) -> str | None:

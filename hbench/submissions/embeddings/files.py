@@ -35,7 +35,7 @@ from hbench.submissions.embeddings.arrow_files import (
     read_table,
     write_parquet,
 )
-from hbench.submissions.embeddings.conversions import foreign, pickled
+from hbench.submissions.embeddings.conversions import foreign, pickled, unknown_suffix
 from hbench.submissions.embeddings.ids import Ids, as_ids
 from hbench.submissions.embeddings.numpy_files import (
     header_of,
@@ -347,11 +347,7 @@ def open_stored(path: Path, ids: Path | None) -> Stored:
     text_suffix = suffix_of(path)
     if text_suffix not in TEXTS and path.suffix.lower() not in READERS:
         # `foreign` returns an error for a known format that is not read, else None
-        raise foreign(path) or UsageError(
-            f"{path} is not an embedding file by its suffix",
-            expected=", ".join((*READERS, *TEXTS)),
-            found=path.suffix or "no suffix",
-        )
+        raise foreign(path) or unknown_suffix(path, (*READERS, *TEXTS))
     if path.stat().st_size == 0:
         raise SubmissionError(f"{path} is empty", expected="ids and vectors", found="0 bytes")
     if text_suffix in TEXTS:

@@ -36,7 +36,7 @@ from hbench.metrics.level_sequence import (
 from hbench.metrics.name_columns import NamedSequences, named_sequences
 from hbench.submissions.embeddings.ids import Ids, rows_in
 from hbench.submissions.embeddings.spellings import likely_cause
-from hbench.submissions.problems import SubmissionProblem, found
+from hbench.submissions.problems import SubmissionProblem, found, in_a_line
 from hbench.submissions.rankings.files import PADDING, Ranking
 from hbench.tree import Labels
 from hbench.tree.names import have_ambiguous_names
@@ -239,7 +239,10 @@ def _problems_of_items(
     remark = partial(found, fatal=False)
     return [
         *found(
-            "unknown items", unknown, len(unknown), likely_cause(gallery.tolist(), unknown.tolist())
+            "unknown items",
+            unknown,
+            len(unknown),
+            likely_cause(gallery.tolist(), unknown.tolist()) or _advice_on(ranking, unknown),
         ),
         *remark(
             "entries -1 instead of an item, which pad lists of an index that found too few",
@@ -261,6 +264,19 @@ def _problems_of_items(
             "they are left out of it",
         ),
     ]
+
+
+def _advice_on(ranking: Ranking, unknown: Ids) -> str | None:
+    """What to do about unknown items whose spelling explains nothing, with the query whose list has
+    the first of them; None without unknown items."""
+    if not len(unknown):
+        return None
+    line = int(np.flatnonzero(ranking.names[ranking.items] == unknown[0])[0])
+    query = ranking.queries[ranking.list_of_line[line]]
+    return (
+        f"{in_a_line(str(unknown[0]))} is in the list of {in_a_line(str(query))}: take such items "
+        "out of the lists, or name by -d the dataset that has them"
+    )
 
 
 def _lines(ranking: Ranking, manifest: Manifest) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
