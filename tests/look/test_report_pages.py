@@ -184,6 +184,17 @@ def test_the_marks_of_two_runs_lie_as_far_apart_as_their_scores(opened, document
     assert at == pytest.approx([100 * (score - low) / (high - low) for score in scores], abs=0.01)
 
 
+def test_wide_intervals_stay_within_their_cards_on_a_phone(opened, pages):
+    page = opened(pages / "index.html", width=390)
+    ends = each(
+        page,
+        ".headline .interval",
+        "(e.textContent = '91.20 … 99.71', e.getBoundingClientRect().right)",
+    )
+    cards = each(page, ".headline .interval", "e.closest('div').getBoundingClientRect().right")
+    assert all(end < card - 8 for end, card in zip(ends, cards, strict=True))
+
+
 def test_every_metric_on_the_overview_leads_to_its_sentence(opened, pages):
     page = opened(pages / "index.html")
     links = each(page, "a[href^='#metric-']", "e.hash.slice(1)")
