@@ -2,7 +2,8 @@
 
 Labels that end above the finest level have −1 below their end. A pair whose labels agree until one
 of them ends may have any level from there on. It is left out of the lists and pairs of a loss, so
-that it affects neither value nor gradient.
+that it affects neither value nor gradient. A loss does so by itself in a batch with −1;
+`leave_unknown_out` tells before the first batch whether a loss can.
 
 >>> import torch
 >>> from hbench.losses import build_loss
