@@ -158,6 +158,12 @@ def test_holes_in_lineages_without_homonyms_are_all_filled(seed):
     assert [mended.final[row] for row in holes] == whole
 
 
+def test_a_table_says_how_many_of_its_items_are_queries(tmp_path):
+    rows = [f"i{n},s{n % 3},{n < 2},{n >= 2}" for n in range(9)]
+    (tmp_path / "zoo.csv").write_text("\n".join(["item,species,query,gallery", *rows]) + "\n")
+    assert "2 queries, 7 in the gallery" in str(load(tmp_path / "zoo.csv").read)
+
+
 def test_the_three_policies_leave_no_hole_and_no_name_that_nobody_wrote_at_the_fine_end(tmp_path):
     rows = [
         *LINEAGES,

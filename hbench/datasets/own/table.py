@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import DataError, examples
 from hbench.core.tables import text_rows, texts
+from hbench.core.text import counted
 from hbench.datasets.own import several
 from hbench.sheets import words
 from hbench.sheets.columns import (
@@ -166,6 +167,7 @@ class OwnTable:
             facts.append(f"items by {self.item}")
         facts += self._of_several()
         facts += [f"{part} by {name}" for part, name in columns.masks.items() if part != name]
+        facts += self._of_masks()
         if columns.split is not None:
             facts.append(f"split by {columns.split}")
             facts += self._of_validation(columns.split)
@@ -199,6 +201,13 @@ class OwnTable:
             left_out=columns.left_out,
             hints=hints,
         )
+
+    def _of_masks(self) -> list[str]:
+        """Make a remark on how many rows are queries and how many are in the gallery, for a table
+        whose columns say so. Otherwise empty."""
+        called = {"query": ("query", "queries"), "gallery": ("in the gallery", "in the gallery")}
+        said = [counted(int(mask.sum()), *called[part]) for part, mask in self.masks.items()]
+        return [", ".join(said)] if said else []
 
     def _of_validation(self, split: str) -> list[str]:
         """Make a remark on the column `split`. If it holds truth values, the remark says what they
