@@ -186,6 +186,9 @@ class BatchLoss(nn.Module):
             require_self_index(batch.self_index, batch.labels, batch.ref_labels)
             if batch.pairs is not None:
                 require_pairs(batch.pairs, len(batch.labels), len(batch.ref_labels))
+            # such a loss looks at the finest classes of the batch alone, each of which it needs
+            if not self.takes_partial and bool((batch.labels[:, -1:] < 0).any()):
+                raise needs_every_label(self)
             self.labels_checked = True
         value = self.compute(batch._replace(partial=self._leaves_out(batch)))
         # Comparisons with NaN are false, so a loss could be finite although its gradient is not.
@@ -200,14 +203,14 @@ class BatchLoss(nn.Module):
 
     def _leaves_out(self, batch: LossBatch) -> bool:
         """Whether the loss leaves pairs of unknown level out of this batch: if it is `partial`, or
-        if a label is −1. Raises ConfigError for a loss that cannot do so, and for mined pairs."""
+        if a label is −1. Raises ConfigError for mined pairs then."""
         if not self.takes_partial:
-            # such a loss looks at the finest classes of the batch alone, each of which it needs
-            if bool((batch.labels[:, -1:] < 0).any()):
-                raise needs_every_label(self)
             return False
-        tables = (batch.labels, batch.ref_labels)
-        if not (self.partial or any(bool((table < 0).any()) for table in tables)):
+        # asked in every batch, although a GPU waits for the answer: with −1 as a class the loss
+        # would be a wrong number
+        own = batch.ref_labels is batch.labels  # the batch ranks itself
+        tables = [batch.labels] if own else [batch.labels, batch.ref_labels]
+        if not self.partial and not any(bool((table < 0).any()) for table in tables):
             return False
         if batch.pairs is not None:
             raise ConfigError(
