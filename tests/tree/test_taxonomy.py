@@ -63,7 +63,7 @@ def test_items_get_the_lineage_of_their_taxon(tmp_path, taxa, ending, title):
 
 def test_a_rank_that_a_lineage_lacks_is_a_hole_like_any_other(tmp_path, taxa):
     path = table(tmp_path, ["6", "13"] * 3)
-    with pytest.raises(DataError, match="no name at some level") as refusal:
+    with pytest.raises(DataError, match="without a name at some level") as refusal:
         load(path, taxonomy=taxa, levels=LEVELS)
     assert "--policy fill-from-parent" in refusal.value.fix
     names = (

@@ -116,7 +116,7 @@ class OwnTable:
                     f"the column {column} is not a mask",
                     expected="true or false",
                     found=examples(map(repr, bad)),
-                    fix=f"rename it, or leave it out: --levels {','.join(self.columns.levels)}",
+                    fix="write true or false in each row, or take the column out of the file",
                 )
             found[part] = np.asarray([words.TRUTH[value] for value in values], dtype=bool)
         return found
