@@ -186,7 +186,7 @@ def test_csv_has_a_line_per_result_and_no_formula(folder):
     assert (row["file"], row["query"], row["id"], row["shares"]) == (
         "'@file",
         "'=1+1",
-        "'-2",
+        "-2",
         "genus",
     )
 
