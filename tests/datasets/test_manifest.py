@@ -173,3 +173,20 @@ def test_empty_cells_of_a_manifest_without_a_digest_are_refused(tmp_path, column
     pq.write_table(pa.table(rows).replace_schema_metadata(metadata), path)
     with pytest.raises(DataError, match=f"empty cells in the column {column}"):
         manifests.read(path)
+
+
+@pytest.mark.parametrize(
+    ("labels", "named"),
+    [
+        ([[0.0, 0.0], [0.0, 1.0]], "no numbers"),
+        ([[0, 0], [0, 7]], "does not have"),
+        ([[0, 0], [0, 2]], "no path of its tree"),
+        ([[0], [0]], "no numbers"),
+    ],
+    ids=["floats", "an unknown class", "another parent", "one level"],
+)
+def test_labels_that_are_no_paths_of_the_tree_are_refused(labels, named):
+    tree, _ = LabelTree.from_columns([["a", "a", "b"], ["p", "q", "r"]], levels=LEVELS)
+    both = np.ones(2, bool)
+    with pytest.raises(DataError, match=named):
+        Manifest(np.array(["x", "y"], object), np.array(labels), tree, both, both)
