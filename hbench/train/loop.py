@@ -320,7 +320,7 @@ def _learn(
             if stop or (last and any_of(is_stopped(), processes)):
                 raise TrainingInterrupted(
                     f"stopped after step {step.step} of {step.steps}; everything is saved in {out}",
-                    fix=resuming(out, processes),
+                    fix=resuming(out / RECIPE, processes),
                 )
             if last:
                 return
@@ -357,8 +357,8 @@ def _score(
         vectors = embed_all(run.tested, data.name, manifest, recipe, processes)
     except DataError as error:  # after hours of training: advise how to go on with the kept net
         fix = (
-            f"the net is trained and kept: {resuming(out, processes)} embeds again, once it is "
-            f"mended; hbench embed {out} -d {data.name} --skip-unreadable "
+            f"the net is trained and kept: {resuming(out / RECIPE, processes)} embeds again, once "
+            f"it is mended; hbench embed {out} -d {data.name} --skip-unreadable "
             f"--out {out / EMBEDDINGS} embeds the others"
         )
         raise DataError(
@@ -416,7 +416,7 @@ def _interrupts_told(out: Path, processes: Processes) -> Iterator[None]:
         if not checkpoints.checkpoints_in(out):
             raise
         raise TrainingInterrupted(
-            f"stopped; what was saved last is in {out}", fix=resuming(out, processes)
+            f"stopped; what was saved last is in {out}", fix=resuming(out / RECIPE, processes)
         ) from None
 
 

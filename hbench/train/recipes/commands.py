@@ -26,7 +26,6 @@ from hbench.train.recipes.files import (
 )
 from hbench.train.recipes.own_code import programs_in
 from hbench.train.recipes.recipe import Recipe
-from hbench.train.records.refusals import RECIPE
 
 OF_FILES = ("model.weights", "model.key_map")  # settings that may name a file
 
@@ -61,9 +60,10 @@ def of_threads(processes: Processes) -> list[str]:
     return ["--threads", str(torch.get_num_threads())] if is_alone else []
 
 
-def resuming(out: Path, processes: Processes) -> str:
-    """Return the command that continues the run in a folder, with the same bits on a CPU."""
-    words = ["hbench", "train", str(out / RECIPE), "--out", str(out), "--resume"]
+def resuming(recipe: Path, processes: Processes) -> str:
+    """Return the command that continues the run in the folder of its `recipe`, with the same bits
+    on a CPU."""
+    words = ["hbench", "train", str(recipe), "--out", str(recipe.parent), "--resume"]
     return shlex.join([*words, *of_threads(processes)])
 
 
