@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hbench.cli.option_blocks import words_of
 from hbench.cli.terminal import show, show_table, watched
 from hbench.core.errors import UsageError
+from hbench.core.text import counted
 
 if TYPE_CHECKING:
     from hbench.boards import Leaderboard, Row, Standing
@@ -149,8 +150,8 @@ def terminal_table(
     show_table(exports.title(board), content.header, content.cells, left=tables.LEFT)
     ranked = sum(standing.place is not None for standing in standings)
     remarks = [
-        f"{ranked} results ranked by {metrics[0]}, of {len(board.rows)} rows (--all shows every "
-        "one)."
+        f"{counted(ranked, 'result')} ranked by {metrics[0]}, of {len(board.rows)} rows (--all "
+        "shows every one)."
     ]
     # the difference, in points, below which two methods cannot be told apart; None: not known
     if chance := resolution(board, metrics[0]):

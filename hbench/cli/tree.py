@@ -32,6 +32,7 @@ PLACES = {
     "cycle": ("on the way", " > "),
     "ragged": ("ends at", " > "),
     "alike": ("as", ", "),
+    "several roots": ("among", ", "),
 }
 
 

@@ -249,4 +249,4 @@ def test_rows_are_verified_by_the_files_of_a_folder_whatever_their_names(tmp_pat
     assert verdict["verdict"] == "verified"
     (folder / "any-name.parquet").unlink()
     assert "no file there has its content" in refusal(*words)
-    assert "leave" in refusal(*words, "--fetch")
+    assert "keep one of" in refusal(*words, "--fetch")

@@ -161,7 +161,7 @@ def test_cycles_roots_ragged_leaves_and_shared_nodes_are_found_in_one_pass(tmp_p
     (tmp_path / "e.csv").write_text(MESSY)
     run = hbench(tmp_path, "validate", "e.csv", code=3)
     assert "  'a' on the way a > b > c > a\n" in run.stdout
-    assert "  the root 'thing' in thing and x\n" in run.stdout
+    assert "  the root 'thing' among thing, x\n" in run.stdout
     assert "  level1 'x' ends at x\n" in run.stdout
     assert "  level3 'dog' in animal and plant (2 items)\n" in run.stdout
     assert (

@@ -44,12 +44,19 @@ def files_in(folder: Path) -> list[Path]:
         and not path.name.endswith(BESIDE)
         and not path.name.startswith(".")
     ]
-    stems = [path.stem for path in files]
-    if not files or len(set(stems)) < len(stems):
+    if not files:
         raise SubmissionError(
-            f"{folder} holds no embedding files, or two of the same name",
-            expected=f"files of different names before {', '.join(READERS)}",
-            found=examples(path.name for path in files) if files else "none",
+            f"{folder} holds no embedding files",
+            expected=f"files that end in {', '.join(READERS)}",
+            found=examples(path.name for path in sorted(folder.iterdir())) or "an empty folder",
+        )
+    of_stem = Counter(path.stem for path in files)
+    if twice := [path.name for path in files if of_stem[path.stem] > 1]:
+        raise SubmissionError(
+            f"{folder} holds several files of one name, whose reports would be one file",
+            expected="files of different names before their endings",
+            found=examples(twice),
+            fix="rename them, or score each by hbench evaluate",
         )
 
     return files
