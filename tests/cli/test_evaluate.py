@@ -440,7 +440,9 @@ def test_a_full_disk_behind_stdout_is_one_message(data):
             [*GOOD, "--json"], stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=data
         )
     assert run.returncode == 1
-    assert run.stderr.splitlines()[-1] == "hbench: [Errno 28] No space left on device"
+    said, advice = run.stderr.splitlines()[-2:]
+    assert said == "hbench: [Errno 28] No space left on device"
+    assert "make room" in advice
 
 
 def test_closed_streams_are_not_terminals(data, tmp_path):
