@@ -147,8 +147,13 @@ class Execution:
 
     def refuse_unfit(self, examined: Examined) -> None:
         """Raise the errors of an evaluation that come before anything is ranked: those of the
-        similarity, of other trees and of the memory, and of options without an effect."""
+        similarity, of other trees, of the memory and of the device, and of options without an
+        effect."""
         self._refuse_for_ranking(examined)
+        if self.device:
+            from hbench.engine.executors.gpu import on_devices
+
+            on_devices(self.device)  # raises for a device that does not exist here
         if self.trees:
             from hbench.evaluation.variants.trees import jobs_under, parse
 

@@ -244,6 +244,7 @@ def test_options_that_would_do_nothing_are_refused(scored, words, named):
         ("e.npz", "--similarity", "hamming"),
         ("e.npz", "--max-memory", "1"),
         ("e.npz", "--nodes", "e.npz"),
+        ("e.npz", "--device", "none-such"),
         ("run.trec", "--trees", "shuffled"),
     ],
     ids=str,
