@@ -106,7 +106,7 @@ def draw_trust(curves: Sequence[TrustCurve]) -> Drawing:
             fix="draw a picture for each dataset",
         )
     # made before the drawing, since the figure's height depends on them
-    labels = [f"{short(curve.name, 30)}   hAURC {100 * curve.haurc:.1f} %" for curve in curves]
+    labels = [f"{short(curve.name, 30)}   hAURC {100 * curve.haurc:.1f}" for curve in curves]
 
     def paint(figure: Figure) -> None:
         """Draw coverage horizontally and risk vertically, from no answer to all answers."""
