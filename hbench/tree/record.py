@@ -30,8 +30,7 @@ def write_mended(
     the record. `mended` has the table and the changes.
 
     A table of items keeps its other columns and loses the rows that the policies left out; any
-    other source is written as a table with a row per leaf. Raises UsageError if `out` is no table,
-    or is the source itself.
+    other source is written as a table with a row per leaf. Raises UsageError if `out` is no table.
 
     Args:
         source: the file or folder from which the names were read.
@@ -41,10 +40,6 @@ def write_mended(
     if out.suffix.lower() not in WRITABLE:
         raise UsageError(
             f"{out} is not a table", expected=f"a name that ends in {', '.join(WRITABLE)}"
-        )
-    if out.exists() and source.exists() and out.samefile(source):
-        raise UsageError(
-            f"{out} is the source itself", expected="another file, so that the source is kept"
         )
 
     about = {
