@@ -33,6 +33,7 @@ from hbench.sheets.rows import Row
 from hbench.tree import MORE_PATHS, RESERVED, Labels, LabelTree
 from hbench.tree.names import NameTable, class_rows
 from hbench.tree.partial import classes_in_words
+from hbench.tree.refusals import refuse_other_paths
 from hbench.tree.several import MorePaths, Paths
 
 if TYPE_CHECKING:
@@ -63,8 +64,9 @@ class Manifest:
         more: the further paths of items with several; their first path is in `labels`.
 
     Raises:
-        DataError: columns differ in length, labels are no paths of the tree, items occur twice or,
-            where pictures are opened, leave their folder, or levels have reserved names.
+        DataError: columns differ in length, items occur twice or, where pictures are opened, leave
+            their folder, or levels have reserved names.
+        TreeError: labels are no paths of the tree.
     """
 
     items: NDArray[np.object_]
@@ -111,7 +113,7 @@ class Manifest:
                 expected="items, labels, query and gallery of one length",
                 found=lengths,
             )
-        self._refuse_other_paths()
+        refuse_other_paths(self.labels, self.tree.paths)
         if text is not None:
             if not isinstance(text, pa.Array) or len(text) != len(self.items):
                 raise DataError("the text of a manifest is no arrow array of its items")
@@ -145,31 +147,6 @@ class Manifest:
             )
         if self.picture is not None:  # items name files to open: none may lead out of the folder
             self.refuse_outside()
-
-    def _refuse_other_paths(self) -> None:
-        """Raise DataError unless the labels of each item are the numbers of a path of the tree."""
-        if self.labels.dtype.kind not in "iu" or self.labels.shape[1:] != (self.tree.depth,):
-            raise DataError(
-                "the labels of a manifest are no numbers of nodes",
-                expected=f"integers (items, {self.tree.depth})",
-                found=f"{self.labels.dtype} {self.labels.shape}",
-            )
-        finest = self.labels[:, -1]
-        classes = len(self.tree.paths)
-        if len(finest) and not 0 <= finest.min() <= finest.max() < classes:
-            raise DataError(
-                "the labels of a manifest name classes that its tree does not have",
-                expected=f"0 … {classes - 1} at the finest level",
-                found=f"{finest.min()} … {finest.max()}",
-            )
-        astray = np.flatnonzero((self.tree.paths[finest] != self.labels).any(axis=1))
-        if len(astray):
-            at = astray[0]
-            raise DataError(
-                f"{len(astray):,} items of a manifest have labels that are no path of its tree",
-                expected=f"{self.tree.paths[finest[at]].tolist()}, the path to their finest class",
-                found=f"{self.labels[at].tolist()} of {self.items[at]!r}",
-            )
 
     @cached_property
     def _outside(self) -> pa.Array:

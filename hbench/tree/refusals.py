@@ -50,6 +50,33 @@ def refuse_misfits(
         )
 
 
+def refuse_other_paths(labels: NDArray[np.generic], paths: NDArray[np.int32]) -> None:
+    """Raise TreeError unless each row of labels (N, L), numbers of nodes, is a row of the `paths`
+    (C, L) of a tree: that of its finest class."""
+    depth = paths.shape[1]
+    if labels.dtype.kind not in "iu" or labels.shape[1:] != (depth,):
+        raise TreeError(
+            "the labels are no numbers of nodes",
+            expected=f"integers (items, {depth})",
+            found=f"{labels.dtype} {labels.shape}",
+        )
+    finest = labels[:, -1].astype(np.int64)
+    if len(finest) and not 0 <= finest.min() <= finest.max() < len(paths):
+        raise TreeError(
+            "the labels name classes that the tree does not have",
+            expected=f"0 … {len(paths) - 1} at the finest level",
+            found=f"{finest.min()} … {finest.max()}",
+        )
+    astray = np.flatnonzero((paths[finest] != labels).any(axis=1))
+    if len(astray):
+        row = int(astray[0])
+        raise TreeError(
+            f"{len(astray):,} labels are no path of the tree",
+            expected=f"{paths[finest[row]].tolist()}, the path to the finest class of row {row}",
+            found=f"{labels[row].tolist()}",
+        )
+
+
 def names_in(column: Sequence[str], level: str) -> Sequence[Any]:
     """The names in the column of a level, texts or numbers, as a sequence. Raises TreeError for
     missing names, and for names of any other type."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hbench.core.errors import DataError, IntegrityError
+from hbench.core.errors import DataError, IntegrityError, TreeError
 from hbench.datasets import manifest as manifests
 from hbench.datasets.manifest import Manifest
 from hbench.tree import LabelTree
@@ -180,7 +180,7 @@ def test_empty_cells_of_a_manifest_without_a_digest_are_refused(tmp_path, column
     [
         ([[0.0, 0.0], [0.0, 1.0]], "no numbers"),
         ([[0, 0], [0, 7]], "does not have"),
-        ([[0, 0], [0, 2]], "no path of its tree"),
+        ([[0, 0], [0, 2]], "no path of the tree"),
         ([[0], [0]], "no numbers"),
     ],
     ids=["floats", "an unknown class", "another parent", "one level"],
@@ -188,5 +188,5 @@ def test_empty_cells_of_a_manifest_without_a_digest_are_refused(tmp_path, column
 def test_labels_that_are_no_paths_of_the_tree_are_refused(labels, named):
     tree, _ = LabelTree.from_columns([["a", "a", "b"], ["p", "q", "r"]], levels=LEVELS)
     both = np.ones(2, bool)
-    with pytest.raises(DataError, match=named):
+    with pytest.raises(TreeError, match=named):
         Manifest(np.array(["x", "y"], object), np.array(labels), tree, both, both)
