@@ -72,7 +72,7 @@ VARIABLES = {
     "NO_COLOR": "no colours",
 }
 # what to do after an error of the operating system, by its number
-OF_SYSTEM = {
+ADVICE_BY_ERRNO = {
     errno.EACCES: "name a place that this user may read and write",
     errno.EROFS: "name a place on a disk that can be written",
     errno.ENOSPC: "make room on the disk, or name a place on another",
@@ -281,7 +281,7 @@ def _end_by_system(error: OSError | SystemExit) -> NoReturn:
             )
         )
     click.echo(f"hbench: {readable(visible(str(error)))}", err=True)
-    if advice := OF_SYSTEM.get(error.errno or 0):
+    if advice := ADVICE_BY_ERRNO.get(error.errno or 0):
         click.echo(f"  next:     {advice}", err=True)
     # close stdout now: Python flushes it on exit, which would fail again on a full disk. It is None
     # (AttributeError) in a process that was started without a stdout

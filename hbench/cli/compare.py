@@ -47,10 +47,10 @@ def command(
 
     Example: hbench compare mine.json baseline.json
     """
-    form = format_of("table", as_json=as_json, as_csv=as_csv)
     from hbench.records import comparison, shown
     from hbench.records.differences import HEADER
 
+    form = format_of("table", as_json=as_json, as_csv=as_csv)
     result = comparison.compare(first, second, metrics, unit=unit, by_query=by_query)
     if form == "json":
         differences = [difference.record() for difference in result]

@@ -231,7 +231,7 @@ def command(
     # Before a dataset is loaded, refuse files that do not exist. FILE may be missing: then
     # `submitted.read` needs --query and --gallery.
     reporting.refuse_missing([file, *submitted.paths])
-    data = table.load_unsaid(dataset)  # how it was understood is said with the report
+    data = table.load_silently(dataset)  # how it was understood is said with the report
     given = submitted.read(file)
     # `read_if_refused`: with an error, print how the dataset's table was understood
     if smaller.are_given:
@@ -241,6 +241,7 @@ def command(
         return
     with reporting.read_if_refused(data):
         checked = reporting.examined(given, data, scoring.settings, method)
+        execution.refuse_for_ranking(checked)
         if check:
             _refuse_unfit(checked, execution, submitted.nodes)
     if check:

@@ -166,11 +166,16 @@ def _paths(param: click.Parameter, context: click.Context) -> list[Path]:
 def _is_same(path: Path, other: Path) -> bool:
     """Whether two paths lead to the same file, which need not exist yet. A device, such as
     /dev/null, may be written twice."""
-    if path.exists() and not path.is_file():
+    try:
+        if path.exists() and not path.is_file():
+            return False
+        if path.exists() and other.exists():  # links may lead to one file, too
+            return path.samefile(other)
+        return path.resolve() == other.resolve()
+    except (OSError, RuntimeError):
+        # a place that this user may not look into, or links in a circle: the command itself refuses
+        # to read or write it, and says why
         return False
-    if path.exists() and other.exists():  # links may lead to one file, too
-        return path.samefile(other)
-    return path.resolve() == other.resolve()
 
 
 def _name_of(param: click.Parameter) -> str:

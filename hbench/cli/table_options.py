@@ -86,13 +86,13 @@ class TableOptions:
         return any(getattr(self, field.name) for field in fields(self))
 
     def load(self, dataset: str, *, kept: Path | None = None) -> Dataset:
-        """Load a dataset, as `load_unsaid` does, and say how its table was understood."""
-        data = self.load_unsaid(dataset, kept=kept)
+        """Load a dataset, as `load_silently` does, and say how its table was understood."""
+        data = self.load_silently(dataset, kept=kept)
         if data.read is not None:
             say(f"read: {data.read}")
         return data
 
-    def load_unsaid(self, dataset: str, *, kept: Path | None = None) -> Dataset:
+    def load_silently(self, dataset: str, *, kept: Path | None = None) -> Dataset:
         """Load a dataset by its name, folder or table, with these options.
 
         `kept`: the file of a report, expected to be on this dataset. If it is given and none of the

@@ -130,7 +130,6 @@ class Execution:
         `execute`: the executor that `open` yields. `on_test`: called with the name of a test;
         returns a function that is called with the number of finished blocks and that of all.
         """
-        self._refuse_for_ranking(examined)
         if self.trees:
             from hbench.evaluation.variants.trees import parse, report_under
 
@@ -147,9 +146,7 @@ class Execution:
 
     def refuse_unfit(self, examined: Examined) -> None:
         """Raise the errors of an evaluation that come before anything is ranked: those of the
-        similarity, of other trees, of the memory and of the device, and of options without an
-        effect."""
-        self._refuse_for_ranking(examined)
+        similarity, of other trees, of the memory and of the device."""
         if self.device:
             from hbench.engine.executors.gpu import on_devices
 
@@ -161,7 +158,7 @@ class Execution:
         else:
             examined.jobs(memory=self.memory)
 
-    def _refuse_for_ranking(self, examined: Examined) -> None:
+    def refuse_for_ranking(self, examined: Examined) -> None:
         """Raise UsageError for options of who ranks, if a ranking was submitted."""
         unused = [f"--{name}" for name in ELSEWHERE if getattr(self, name)]
         if unused and isinstance(examined.submission, RankingSubmission):

@@ -260,7 +260,8 @@ def test_a_larger_memory_as_advised_is_enough(scored, monkeypatch):
     monkeypatch.chdir(scored)
     said = refusal("evaluate", "e.npz", "-d", "own.csv", "--max-memory", 1)
     more = int(re.search(r"larger by (\d+) KB", said)[1])
-    call("evaluate", "e.npz", "-d", "own.csv", "--max-memory", f"{more + 1}K")
+    done = call("evaluate", "e.npz", "-d", "own.csv", "--max-memory", f"{more + 1}K")
+    assert "H-AP" in done.stdout
 
 
 @pytest.mark.parametrize("verb", ["gap", "explain", "evaluate-all"])
