@@ -113,9 +113,8 @@ def _sheet_of(dialect: Dialect, path: Path) -> VectorSheet:
     ids = _place_of_ids(names, [*numeric, *lists], fractions, header=header)
 
     if lists:
-        the_only_one(
-            [first[place] for place in lists], "column of vectors", path
-        )  # raises if there are several
+        # raises if there are several
+        the_only_one([first[place] for place in lists], "column of vectors", path)
         vectors = tuple(lists)
     else:
         vectors = _places_of_vectors(names, numeric, fractions, ids)
